@@ -35,6 +35,7 @@ class Reason(Enum):
     UNESCAPED_QUOTES = "{} with unescaped quotes"
     # device traces
     UNKNOWN_CATEGORY = "unknown category {}"  # of the category
+    NOT_READ = "rows not read: {}"  # of what they are, in a format that is no JSON
     REPEATED_STEPS = "step marks whose number occurred before on their thread, numbered on"
     STREAMS_OF_CONTEXTS = "activities on streams of several contexts with one number, given numbers of their own"
     BEGIN_OR_END_ALONE = "begins of device events without an end, or ends without a begin"

@@ -63,7 +63,7 @@ NS_PER_HOUR, MOST_APART_NS = 3600 * 10**9, 300 * 10**9
 """Ranks of a run begin to record in the same step. NTP keeps clocks within seconds of each other, and where it does not
 run they drift by seconds a day; logins (Kerberos) fail where clocks are 5 minutes apart.
 """
-PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
+PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd|sqlite)(?:\.gz|\.zst)?$", re.IGNORECASE)
 RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
 """A graph begins with the length of its metadata, and these with their first field."""
@@ -193,7 +193,7 @@ def recognise(path: Path, name: str = "") -> Trace:
 
     pid, rank, recorded_ns = None, None, None
     if is_database(str(path)):
-        kind, pid = _kind_of_database(path)
+        kind, pid, recorded_ns = _kind_of_database(path)
     else:
         with open_trace(str(path)) as stream:
             head = _beginning(stream, path)
@@ -266,21 +266,25 @@ def _kind_of(head: bytes, path: Path) -> InputKind:
     return next(known, InputKind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else InputKind.OTHER)
 
 
-def _kind_of_database(path: Path) -> tuple[InputKind, int | None]:
-    """Returns the kind and the process, which is the one that the file tells, else that of its name."""
-    from ..linker.readers import dialect, is_merged, is_rocpd, opened, processes
+def _kind_of_database(path: Path) -> tuple[InputKind, int | None, int | None]:
+    """Returns the kind, the process, which is the one that the file tells, else that of its name, and the time."""
+    from ..linker import readers
 
-    with opened(str(path)) as database:
-        if is_merged(database):
-            return InputKind.MERGED_DATABASE, None
-        if not is_rocpd(database):
-            return InputKind.OTHER_DATABASE, None
-        dialect(database)
-        traced = processes(database)
+    recorded_ns = None
+    with readers.opened(str(path)) as database:
+        if readers.is_merged(database):
+            return InputKind.MERGED_DATABASE, None, None
+        if readers.is_nsight(database):
+            traced, recorded_ns = readers.launching_processes(database), readers.base_time(database) or None
+        elif readers.is_rocpd(database):
+            readers.dialect(database)
+            traced = readers.processes(database)
+        else:
+            return InputKind.OTHER_DATABASE, None, None
     if len(traced) > 1:
-        return InputKind.MERGED, None
+        return InputKind.MERGED, None, None
     named = PROCESS_IN_NAME.search(path.name)
-    return InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None
+    return InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None, recorded_ns
 
 
 def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, int | None, bool]:

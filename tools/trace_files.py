@@ -25,7 +25,7 @@ from .terminal import list_counts, list_names, ranges
 
 K = TypeVar("K", bound=Hashable)
 CommunicationTest = Callable[[Trace], bool]
-TRACE_NAME = re.compile(r"\.(json|pftrace|json\.gz|pftrace\.gz|json\.zst|db|rpd)$", re.IGNORECASE)
+TRACE_NAME = re.compile(r"\.(json|pftrace|db|rpd|sqlite)(\.gz|\.zst)?$", re.IGNORECASE)
 LONGEST_SIGN = 64
 COMMUNICATION = re.compile(
     rb'"(record_param_comms|Collective name)"|process_group:init|"(gloo|mpi|ucc|c10d|\w{,4}ccl)::?\w'

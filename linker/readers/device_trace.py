@@ -29,9 +29,9 @@ from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 from .device_events import DeviceEvents, notes_on_times, tables_of, unpadded
 from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories, unmarked_steps
-from .formats import open_trace
+from .formats import is_for_rocpd, open_trace
 from .repeated_rows import in_order
-from .rocpd import is_database, read_rocpd
+from .rocpd import read_rocpd
 
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'
@@ -151,7 +151,7 @@ def read_device_trace(
     keep_categories: Sequence[str] = (),
     modules: bool = False,
 ) -> DeviceTrace:
-    """Reads a device trace: JSON, gzip or zstd of it, or a rocpd database.
+    """Reads a device trace: JSON, an export of Nsight Systems, or a rocpd database; also gzip or zstd of them.
 
     Of damaged JSON what can be mended, or comes before a cut, is used; the trace's `notes` say what was wrong.
 
@@ -175,7 +175,7 @@ def read_device_trace(
             all, with `strict`.
     """
     with path_of(path) as path:
-        if is_database(path):
+        if is_for_rocpd(path):
             return within_a_recording(read_rocpd(path))
         damage = Damage(path, "device events", strict)
         events, is_renamed = DeviceEvents(arguments, modules), False
@@ -242,6 +242,8 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     trace = in_order(within_a_recording(trace))
     trace.notes += unmarked_steps(trace)
     trace.skipped.add(damage.dropped)
+    for name, count in (top.not_read if isinstance(top.not_read, dict) else {}).items():
+        trace.skipped[Reason.NOT_READ.of(name[:40])] += max(0, integer(count, 0))
     trace.oddities.add(damage.oddities)
     trace.notes += damage.notes
     repeated = events.flows.repeated()

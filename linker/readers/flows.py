@@ -106,7 +106,8 @@ def link_by_flows(flows: Flows, tables: Mapping[str, Any], threads: Int64, pad: 
     first = np.unique(activity[call >= 0], return_index=True)[1]
     activity, call = activity[call >= 0][first], call[call >= 0][first]
     recorded = np.maximum(calls.correlation[call], activities.correlation[activity])
-    new = max(int(table.correlation.max(initial=0)) for table in (calls, activities)) + 1 + call
+    largest = max(int(table.correlation.max(initial=0)) for table in (calls, activities))
+    new = min(largest, linked.FOREVER) + 1 + call
     lacks_one = (calls.correlation[call] == 0) | (activities.correlation[activity] == 0)
     activity, call, number = (rows[lacks_one] for rows in (activity, call, np.where(recorded > 0, recorded, new)))
     calls.correlation[call], activities.correlation[activity] = number, number

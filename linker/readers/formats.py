@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from ...schema.errors import DataError
 from ...schema.io import open_input
+from . import nsight
+from .database import MAGIC, is_database
 from .perfetto import begins_perfetto, transcode_perfetto
 
 BEGINNING = 1 << 10
@@ -23,7 +26,16 @@ class Format(NamedTuple):
     transcode: Callable[[BinaryIO, str], Iterator[bytes]]
 
 
-FORMATS: tuple[Format, ...] = (Format(begins_perfetto, transcode_perfetto),)
+FORMATS: tuple[Format, ...] = (
+    Format(begins_perfetto, transcode_perfetto),
+    Format(lambda head: head.startswith(MAGIC), nsight.transcode),
+)
+NSIGHT_REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
+
+
+def is_for_rocpd(path: str) -> bool:
+    """Returns whether the reader of rocpd databases takes the file: any database that has no transcoder."""
+    return is_database(path) and not nsight.is_export(path)
 
 
 class _Transcoded(io.RawIOBase):
@@ -54,5 +66,10 @@ def open_trace(path: str, protected: bool = False) -> BinaryIO:
         head = stream.peek(BEGINNING)[:BEGINNING]
     known = next((format for format in FORMATS if format.begins(head)), None)
     if known is None:
+        if path.endswith(NSIGHT_REPORTS) and not head.lstrip().startswith((b"{", b"[")):
+            stream.close()
+            raise DataError(
+                f"{path}: a report of Nsight Systems; export it, and give what that writes: nsys export --type sqlite {path}"
+            )
         return cast(BinaryIO, stream)
     return cast(BinaryIO, io.BufferedReader(_Transcoded(known.transcode(cast(BinaryIO, stream), path)), 1 << 17))

@@ -17,6 +17,7 @@ import os
 import re
 import stat
 import sys
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -232,18 +233,30 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
     """Returns the bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
 
     No output of the same command replaces a `protected` file: what a profiler measured cannot be made again.
-
     What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it.
     Raises DataError when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd
     is not installed; its reads do when it decompresses to more than any trace, or was written to since it was opened.
     """
+    note_input(path, protected)
+    return _opened(path)
+
+
+def beginning_of(path: str, size: int) -> tuple[bytes, bool]:
+    """Returns the first bytes of a regular file that can be read, decompressed, and whether it is compressed."""
+    with contextlib.suppress(DataError, OSError, EOFError, zlib.error):
+        if path != STANDARD_STREAM and path_is(path, Path.is_file):
+            with _opened(path) as stream:
+                return stream.read(size), isinstance(getattr(stream, "raw", None), _Content)
+    return b"", False
+
+
+def _opened(path: str) -> BinaryIO:
     try:
         if path == STANDARD_STREAM and sys.stdin is None:
             raise DataError("-: standard input is closed; give a file name")
         opened = sys.stdin.buffer if path == STANDARD_STREAM else io.BufferedReader(_Watched(path), PIECE)
         raw = cast(io.BufferedReader, opened)
         head = raw.peek(4)[:4]
-        note_input(path, protected)
     except IsADirectoryError:
         raise DataError(f"{path}: is a folder; name a file in it") from None
     except OSError as error:

@@ -205,3 +205,4 @@ class DeviceFile(msgspec.Struct):
     recording_cost: Any = msgspec.field(name=RECORDING_COST, default=None)
     window: Any = msgspec.field(name=WINDOW, default="")
     merged: list[MergedRank] = msgspec.field(name="mergedRanks", default_factory=list)
+    not_read: Any = msgspec.field(name="notRead", default=None)

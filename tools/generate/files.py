@@ -37,6 +37,7 @@ from .host_trace import write_host_trace
 from .job import NONE, Job
 from .jobs import build_job
 from .machine import DEFAULT, draw_machine
+from .nsight_export import write_nsight_export
 from .perfetto import write_perfetto
 from .record import RankRun, Run, correlation, record_function
 from .simulation import simulate
@@ -57,6 +58,7 @@ class DeviceFormat(NamedTuple):
 DEVICE_FORMATS = {
     "kineto": DeviceFormat(".json", write_device_trace),
     "perfetto": DeviceFormat(".pftrace", write_perfetto),
+    "nsys": DeviceFormat(".sqlite", write_nsight_export),
 }
 
 

@@ -50,7 +50,7 @@ VENDORS = ("cuda", "hip")
 
 def device_versions(path: str) -> dict[str, str]:
     """Versions and devices by name, as far as the beginning of a device trace tells them; of a database its dialect."""
-    if readers.is_database(path):
+    if readers.is_for_rocpd(path):
         with readers.opened(path) as database:
             return {"written by": readers.dialect(database).name}
     try:

@@ -23,7 +23,7 @@ from ...linker.readers import (
     DeviceTrace,
     RecordedOps,
     Role,
-    is_database,
+    is_for_rocpd,
     open_trace,
     read_device_trace,
     role_of,
@@ -331,7 +331,7 @@ def _pieces(path: str, kind: Any, damage: Damage, record: MergedRank) -> Iterato
 
     Afterwards `record` has the keys of the top level beside the rows; of a damaged file those that say whose it is.
     """
-    if is_database(path):
+    if is_for_rocpd(path):
         rows_of_database = _rows(read_device_trace(path))
         while piece := list(islice(rows_of_database, ROWS_AT_A_TIME)):
             yield msgspec.json.decode(msgspec.json.encode(piece), type=list[kind])

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from execgraph.linker.readers import dialect, is_rocpd, opened, processes, read_rocpd
-from execgraph.linker.readers.rocpd import Database, nesting_lanes
+from execgraph.linker.readers.database import Database
+from execgraph.linker.readers.rocpd import nesting_lanes
 from execgraph.schema.errors import DataError
 from execgraph.schema.reasons import Reason
 from hypothesis import given, strategies as st

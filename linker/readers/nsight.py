@@ -1,0 +1,252 @@
+"""Transcodes what `nsys export --type sqlite` makes of a report of Nsight Systems to the rows of a Kineto trace.
+
+Versions of Nsight differ in their columns; one that is not there is unknown. Of a database in which several processes
+launched, each is labelled as a rank, in ascending order. Rows of tables that have no place here are counted.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, islice
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+
+from ...schema.errors import DataError
+from ...schema.linked import FOREVER
+from .database import LONGEST_TEXT, Database, opened
+from .rocpd import nesting_lanes
+
+CUPTI, NVTX, ROWS_AT_ONCE = "CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", 1 << 12
+KERNELS, COPIES, SETS, GRAPHS = WORK = tuple(CUPTI + kind for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
+CALLS, SYNCS, EVENTS = (CUPTI + kind for kind in ("RUNTIME", "SYNCHRONIZATION", "CUDA_EVENT"))
+USED = {*WORK, CALLS, SYNCS, EVENTS, NVTX}
+NAMED = ((KERNELS, "demangledName"), (KERNELS, "shortName"), (CALLS, "nameId"), (NVTX, "textId"))
+"""The columns that refer to texts."""
+TIMES = {"start", "timestamp"}
+"""The columns by which a table is one of events."""
+DEVICE = ("deviceId", "contextId", "streamId", "correlationId", "globalPid")
+COPY_KINDS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
+"""By Nsight's number; what follows is migration of unified memory."""
+MEMORY_KINDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
+SYNC_KINDS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+RANGES, START_END, MARKS = (59, 60, 70, 71), (60, 71), (34, 65)
+"""The types of NVTX events; each has two numbers, as Nsight reads them from text files as well."""
+THREADS = 1 << 24
+"""Threads have smaller numbers; from here on they are lanes of ranges that need not nest on their thread."""
+API_VERSION = re.compile(r"_v\d{4,}$")
+"""What Nsight appends to names of runtime calls: the version of CUDA that brought them in this form."""
+OF_PYTORCH = re.compile(
+    r"(.*?)(?:, seq = (?P<sequence>\d{1,18}))?(?:, op_id = (?P<id>\d{1,18}))?"
+    r"(?:, sizes = (?P<shapes>\[[\d\[\], ]*\]))?(?:, input_op_ids = .*)?",
+    re.DOTALL,
+)
+"""The text of a range that PyTorch's emit_nvtx makes of an op."""
+Row = dict[str, Any]
+
+
+def is_nsight(database: Database) -> bool:
+    """Returns whether this is an export of Nsight Systems."""
+    return any(table == NVTX or table.startswith(CUPTI) for table in database.tables)
+
+
+def is_export(path: str) -> bool:
+    """Returns whether a file that is a database is an export of Nsight Systems."""
+    with opened(path) as database:
+        return is_nsight(database)
+
+
+def launching_processes(database: Database) -> list[int]:
+    """Returns the processes whose work ran on devices, ascending; without any, those with calls or ranges."""
+    for tables, column in ((WORK, "globalPid"), ((CALLS, NVTX), "globalTid")):
+        present = (table for table in tables if column in database.columns(table))
+        if processes := {_process(number) for table in present for number in database.different(column, table)}:
+            return sorted(processes)
+    return []
+
+
+def base_time(database: Database) -> int:
+    """Returns the time since the epoch, in ns, at which the times of the database are 0; 0 where it is unknown."""
+    of_capture = iter(_select(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "systemClockNs"))
+    epoch, clock = next(of_capture, (None, None))
+    start = next(iter(_select(database, "ANALYSIS_DETAILS", "startTime")), (clock,))[0]
+    base = (epoch or 0) - (start or 0)
+    return base if epoch and 0 <= base < FOREVER else 0
+
+
+def transcode(stream: BinaryIO, path: str) -> Iterator[bytes]:
+    """Yields the database at `path`, of which `stream` is open, as the text of a Kineto trace.
+
+    Raises DataError for a database of another program, a damaged one, or one without CUDA or NVTX rows.
+    """
+    with stream, opened(path) as database:
+        if not is_nsight(database):
+            raise DataError(f"{path}: a database, but not of Nsight Systems; give the name of its file")
+        yield msgspec.json.encode(_top_level(database))[:-1] + b',"traceEvents":['
+        separator, rows = b"\n", _Rows(database)
+        every_row = chain(rows.labels(), rows.calls(), rows.ranges(), rows.work(), rows.waits())
+        while piece := list(islice(every_row, ROWS_AT_ONCE)):
+            yield separator + msgspec.json.encode(piece)[1:-1]
+            separator = b",\n"
+        if separator == b"\n":
+            raise DataError(f"{path}: holds no row of CUDA or NVTX; record with nsys profile --trace=cuda,nvtx")
+        yield b'\n],"notRead":' + msgspec.json.encode(_not_read(database)) + b"}\n"
+
+
+def _select(database: Database, table: str, *columns: str, where: str = "TRUE") -> Iterable[tuple[Any, ...]]:
+    """Returns columns of a table as integers, `text`, `name` and `value` as text, None for those that are not there."""
+    present = database.columns(table)
+    terms = {name: f'CAST("{name}" AS INTEGER)' for name in present}
+    terms |= {name: f'substr("{name}", 1, {LONGEST_TEXT})' for name in present & {"text", "name", "value"}}
+    query = f'SELECT {", ".join(terms.get(name, "NULL") for name in columns)} FROM "{table}" WHERE {where}'
+    return database.read(query) if present else ()
+
+
+def _top_level(database: Database) -> Row:
+    columns = ("id", "name", "totalMemory", "computeMajor", "computeMinor", "smCount")
+    keys = ("id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms")
+    devices = [dict(zip(keys, row, strict=True)) for row in _select(database, "TARGET_INFO_GPU", *columns)]
+    version = dict(_select(database, "META_DATA_EXPORT", "name", "value")).get("EXPORT_PRODUCT_VERSION", "")
+    named = {"schemaVersion": 1, "nvidia_nsight_systems_version": str(version)}
+    return named | {"baseTimeNanoseconds": base_time(database), "deviceProperties": devices}
+
+
+def _not_read(database: Database) -> dict[str, int]:
+    """Returns how many rows of events are not transcoded, by what they are."""
+    others = (table for table in sorted(database.tables - USED) if TIMES & database.columns(table))
+    counts = {f"table {table}": (table, "TRUE") for table in others}
+    if "eventType" in database.columns(NVTX):
+        counts["NVTX marks"] = NVTX, f"eventType IN {MARKS}"
+    if "copyKind" in database.columns(COPIES):
+        counts["migrations of unified memory"] = COPIES, f"copyKind >= {len(COPY_KINDS)}"
+    queries = {name: f'SELECT count(*) FROM "{table}" WHERE {where}' for name, (table, where) in counts.items()}
+    return {name: count for name, query in queries.items() for (count,) in database.read(query) if count}
+
+
+def _process(number: int | None) -> int:
+    """Returns the process of a serialised global id, which holds that of the thread in its last bits."""
+    return (number or 0) // THREADS % THREADS
+
+
+def _row(category: str, name: str, place: tuple[int, int], times: tuple[int | None, int | None], args: Row) -> Row:
+    """Returns a row; `place` is its process and thread. One that has no end has no duration."""
+    start, end = times[0] or 0, times[1]
+    row: Row = {"ph": "X", "cat": category, "name": name, "pid": place[0], "tid": place[1], "ts": _microseconds(start)}
+    row |= {} if end is None else {"dur": _microseconds(end - start)}
+    return row | {"args": {key: value for key, value in args.items() if value is not None}}
+
+
+def _microseconds(ns: int) -> msgspec.Raw:
+    whole, fraction = divmod(abs(ns), 1000)
+    return msgspec.Raw(f"{'-' * (ns < 0)}{whole}.{fraction:03}".encode())
+
+
+def _label(labels: tuple[str, ...], number: int | None) -> str:
+    return labels[number] if number is not None and 0 <= number < len(labels) else "Unknown"
+
+
+class _Rows:
+    """The rows of a database, kind by kind."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._processes = database, launching_processes(database)
+        ids = [f'SELECT "{column}" FROM "{table}"' for table, column in NAMED if column in database.columns(table)]
+        in_use = f"id IN ({' UNION '.join(ids)})" if ids else "FALSE"
+        self._names: dict[int | None, Any] = dict(_select(database, "StringIds", "id", "value", where=in_use))
+        # records of waiting do not name their device
+        columns, different = ("globalPid", "contextId", "deviceId"), "TRUE GROUP BY 1, 2, 3"
+        of_contexts = (row for table in WORK for row in _select(database, table, *columns, where=different))
+        self._device_of = {(process, context): device for process, context, device in of_contexts}
+
+    def _name(self, *numbers: int | None) -> str:
+        return next((str(self._names[number]) for number in numbers if self._names.get(number)), "unknown")
+
+    def labels(self) -> Iterator[Row]:
+        """Yields which rank each of several processes is."""
+        for rank, process in enumerate(self._processes if len(self._processes) > 1 else ()):
+            yield {"ph": "M", "name": "process_labels", "pid": process, "tid": 0, "args": {"labels": f"rank {rank}"}}
+
+    def calls(self) -> Iterator[Row]:
+        """Yields the calls of CUDA's runtime and driver."""
+        columns = "start", "end", "globalTid", "correlationId", "nameId"
+        for *times, thread, number, name_id in _select(self._database, CALLS, *columns):
+            name = API_VERSION.sub("", self._name(name_id))
+            category = "cuda_runtime" if name.startswith("cuda") else "cuda_driver"
+            place = _process(thread), (thread or 0) % THREADS
+            yield _row(category, name, place, (times[0], times[1]), {"correlation": number})
+
+    def ranges(self) -> Iterator[Row]:
+        """Yields NVTX ranges: those that PyTorch makes of ops as such, those that need not nest on lanes that do."""
+        columns, where = ("start", "end", "globalTid", "eventType", "text", "textId"), f"eventType IN {RANGES}"
+        apart = defaultdict[int, list[tuple[int, int, str]]](list)
+        for start, end, thread, kind, text, text_id in _select(self._database, NVTX, *columns, where=where):
+            process, name = _process(thread), str(text or self._name(text_id))
+            if kind in START_END and 0 <= (start or 0) <= (-1 if end is None else end) < FOREVER:
+                apart[process].append((start or 0, -end, name))
+            else:
+                yield _range(name, (process, (thread or 0) % THREADS), (start, end))
+        for process, ranges in apart.items():
+            ranges.sort()
+            lanes = nesting_lanes(*(sign * np.array([row[at] for row in ranges]) for at, sign in ((0, 1), (1, -1))))
+            for (start, end, name), lane in zip(ranges, lanes.tolist(), strict=True):
+                yield _range(name, (process, THREADS + lane), (start, -end))
+
+    def work(self) -> Iterator[Row]:
+        """Yields kernels, copies and sets, and graphs that were recorded as a whole as one kernel each."""
+        for row, (name, short) in self._activities("kernel", KERNELS, "demangledName", "shortName"):
+            yield row | {"name": self._name(name, short)}
+        for row, (kind, source, target) in self._activities("gpu_memcpy", COPIES, "copyKind", "srcKind", "dstKind"):
+            kinds = f"{_label(MEMORY_KINDS, source)} -> {_label(MEMORY_KINDS, target)}"
+            if kind is None or kind < len(COPY_KINDS):
+                yield row | {"name": f"Memcpy {_label(COPY_KINDS, kind)} ({kinds})"}
+        for row, (kind,) in self._activities("gpu_memset", SETS, "memKind"):
+            yield row | {"name": f"Memset ({_label(MEMORY_KINDS, kind)})"}
+        for row, (graph,) in self._activities("kernel", GRAPHS, "graphId"):
+            yield row | {"name": f"CUDA graph {graph}"}
+
+    def _activities(self, category: str, table: str, *columns: str) -> Iterator[tuple[Row, list[Any]]]:
+        columns = "start", "end", *DEVICE, "graphNodeId", "bytes", *columns
+        for start, end, device, context, stream, number, process, node, size, *more in _select(
+            self._database, table, *columns
+        ):
+            args = {"graph node id": node or None, "bytes": size}
+            yield self._placed(category, "", (start, end), (device, context, stream, number, process), args), more
+
+    def _placed(self, category: str, name: str, times: tuple[Any, Any], at: tuple[Any, ...], args: Row) -> Row:
+        """Returns a row of a device, shown as Kineto does, or under its process among several."""
+        device, context, stream, number, process = at
+        of_process = len(self._processes) > 1 and process is not None
+        args |= {"device": device, "context": context, "stream": stream, "correlation": number}
+        return _row(category, name, (_process(process) if of_process else device or 0, stream or 0), times, args)
+
+    def waits(self) -> Iterator[Row]:
+        """Yields records of events, and of what waited; for which record is known where both were recorded."""
+        records = dict[tuple[Any, Any], tuple[Any, Any]]()
+        for time, *at, event, sync in _select(self._database, EVENTS, "timestamp", *DEVICE, "eventId", "eventSyncId"):
+            records[at[4], sync] = at[3], at[2]
+            yield self._placed("cuda_event", "CUDA event", (time, time), self._known_device(at), {"event_id": event})
+        columns = "start", "end", *DEVICE, "eventId", "eventSyncId", "syncType"
+        for start, end, *at, event, sync, kind in _select(self._database, SYNCS, *columns):
+            name, (record, stream) = _label(SYNC_KINDS, kind), records.get((at[4], sync), (-1, -1))
+            args: Row = {"cuda_sync_kind": name}
+            if kind in (1, 2):
+                args |= {"wait_on_stream": stream, "wait_on_cuda_event_record_corr_id": record}
+                args |= {"wait_on_cuda_event_id": event}
+            yield self._placed("cuda_sync", name, (start, end), self._known_device(at), args)
+
+    def _known_device(self, at: list[Any]) -> tuple[Any, ...]:
+        return self._device_of.get((at[4], at[1]), at[0]), *at[1:]
+
+
+def _range(text: str, place: tuple[int, int], times: tuple[int | None, int | None]) -> Row:
+    """Returns a range as an annotation, or as the op of which PyTorch made it."""
+    of_op = OF_PYTORCH.fullmatch(text)
+    if of_op is None or not (of_op["sequence"] or of_op["id"]):
+        return _row("user_annotation", text, place, times, {})
+    numbers = {"Sequence number": of_op["sequence"], "Record function id": of_op["id"]}
+    args: Row = {name: int(number) for name, number in numbers.items() if number}
+    with suppress(msgspec.DecodeError, TypeError):
+        args["Input Dims"] = msgspec.json.decode(of_op["shapes"])
+    return _row("cpu_op", of_op[1], place, times, args)
