@@ -39,7 +39,7 @@ from .over_time import QUEUE_LENGTH, counters, memory_timeline
 from .overlay import overlay_events, write_overlay
 from .rank import Analysis, AnalysisOptions, RankTrace, faster_step_us, lost_work
 from .reading import READ_STAGES, graph_of, rank_of_graph, read_rank
-from .table import Column, Table, tabulate
+from .table import Column, Table, named, tabulate
 
 ANALYSES: tuple[Analysis, ...] = (
     temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_duration_distribution,

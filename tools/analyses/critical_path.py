@@ -14,6 +14,7 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from .. import replay as replays
 from ..replay import KINDS, NodeClass, Pieces, Recording, Replay, Scale
+from ..terminal import list_names
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace, Steps, per_rank
 from .table import Cells, Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, us
 
@@ -215,9 +216,8 @@ def step_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     outlying = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row, outlier in enumerate(outliers) if outlier]
     note = ""
     if outlying:
-        more = f" and {len(outlying) - OUTLIERS_NAMED} more" if len(outlying) > OUTLIERS_NAMED else ""
         median_us = np.median(length) / 1000
-        note = f"unlike the median of {median_us:,.0f} µs: {', '.join(outlying[:OUTLIERS_NAMED])}{more}"
+        note = f"unlike the median of {median_us:,.0f} µs: {list_names(outlying, OUTLIERS_NAMED)}"
     return tabulate("step_breakdown", "Steps", columns, note, empty=NO_STEPS)
 
 

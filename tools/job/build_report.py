@@ -26,7 +26,7 @@ from ...schema.graph import Change, ConvertReport, ExecutionGraph
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
 from ...schema.reasons import Reason, from_json, to_json
-from ..terminal import rank_rows, summary_line
+from ..terminal import list_names, rank_rows, summary_line
 from .cross_rank import mark_of, ranks_in_words
 from .rank_comms import RankComms
 
@@ -363,12 +363,8 @@ def _of_another_job(folder: Path, earlier: BuildReport | None, report: BuildRepo
         there = sorted(path.name for path in folder.iterdir() if re.fullmatch(GRAPH, path.name))
         replaced = len(names.intersection(there))
         became = f"{replaced} replaced, {len(there) - replaced} left"
-        return [f"{_some(there)}: in the folder without a report of their build; {became}"] if there else []
+        return [f"{list_names(there, 1)}: in the folder without a report of their build; {became}"] if there else []
     devices = ([rank.device for rank in of.ranks] for of in (earlier, report))
     before, now = ({device.blake2b: device.file for device in of if device.blake2b} for of in devices)
-    told = f"the folder held a job of other traces, {_some([*before.values()])}; it is replaced" if before else ""
+    told = f"the folder held a job of other traces, {list_names([*before.values()], 1)}; it is replaced"
     return [told] if before and now and not before.keys() & now.keys() else []
-
-
-def _some(names: list[str]) -> str:
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -19,6 +19,7 @@ from .schema.columns import Categorical, Frame, Int64
 from .schema.comm_groups import RankList
 from .schema.io import path_is
 from .schema.linked import LinkedTrace as TraceRecord, write_linked
+from .tools.analyses import named
 from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
 from .tools.options import checked
 from .tools.recognise import InputKind, kind_of, reading
@@ -49,15 +50,13 @@ class LinkedTrace(TraceRecord):
         by name, null where none is known.
         """
         activities = self.activities
-        callers = (self.ops.name, activities.op_row), (self.calls.name, activities.call_row)
-        # none for -1
-        op, call = (Categorical(np.append(names.codes, np.int32(-1))[row], names.table) for names, row in callers)
         columns: dict[str, Int64 | Categorical] = {
             "id": activities.id, "name": activities.name, "device": activities.device, "stream": activities.stream,
             "start_ns": activities.start, "duration_ns": activities.end - activities.start,
             "correlation": activities.correlation,
         }  # fmt: skip
         rows = np.flatnonzero(~moves_memory(activities.name, activities.category))
+        op, call = named(self.ops.name, activities.op_row), named(self.calls.name, activities.call_row)
         columns |= {"op": op, "call": call}
         return Frame("kernels", {name: column.take(rows) for name, column in columns.items()})
 

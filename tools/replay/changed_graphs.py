@@ -5,6 +5,7 @@ others. What waited for a free slot of its device does so as a host delay, so th
 changed run again.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -42,21 +43,16 @@ def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
     for first, graph in zip(work.first_row.tolist(), work.graphs, strict=True):
         of_rank = {name: column[first : first + len(graph)] for name, column in columns.items()}
         made_by = {"tool": ", ".join((str(graph.metadata.get("tool", "")), *tools))}
-        graphs.append(_changed(graph, made_by | ({CHANGED_BY: specs} if specs else {}), **of_rank))
+        graphs.append(_changed(graph, made_by | ({CHANGED_BY: specs} if specs else {}), of_rank))
     return graphs
 
 
-def _changed(
-    graph: ExecutionGraph,
-    made_by: dict[str, str],
-    *,
-    duration_ns: Int64,
-    host_delay_ns: Int64,
-    chain_gap_ns: Int64,
-    start_time_ns: Int64,
-) -> ExecutionGraph:
-    """Returns the graph with other times; it starts `start_time_ns` later than it does, node by node."""
-    before, gap, shift = graph.duration_ns, graph.integers("gap_ns", 0), start_time_ns
+def _changed(graph: ExecutionGraph, made_by: dict[str, str], columns: Mapping[str, Int64]) -> ExecutionGraph:
+    """Returns the graph with other times, by their attributes; that of the start is how much later each node starts."""
+    before, gap, shift = graph.duration_ns, graph.integers("gap_ns", 0), columns["start_time_ns"]
+    duration_ns, host_delay_ns, chain_gap_ns = (
+        columns[f"{name}_ns"] for name in ("duration", "host_delay", "chain_gap")
+    )
     chained = graph.integers("chain_gap_ns")
     chained = np.where(chained == ABSENT, gap, chained)
     delayed = graph.integers("host_delay_ns", 0)
