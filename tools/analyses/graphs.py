@@ -207,7 +207,7 @@ def _alike(a: Launched, b: Launched) -> bool:
 def read_captures(path: str) -> list[Capture]:
     """Returns the captures of a device trace, and the launches beside them. Raises DataError if it cannot be used."""
     device, recorded = read_recorded(path, memory=False, kernels=True)
-    rank, names = RankTrace(0, link(None, device)), recorded.kernels
+    rank, names = RankTrace(0, link(None, device)), recorded.kernels or {}
     launch, count = np.unique(rank.linked.activities.call_row, return_counts=True)
     single = launch[(count == 1) & (launch >= 0)]
     single = single[np.argsort(rank.linked.calls.start[single], kind="stable")]
