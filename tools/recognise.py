@@ -321,7 +321,7 @@ def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, int
     is_certain = bool(not rank_names and processes and ranks and (base or (recorded_ns or 0) >= DATED_NS))
     if not by_profiler:
         return InputKind.OTHER_EVENTS, None, None, None, is_certain
-    if MERGED_RANKS.search(text) or max(map(len, (ranks, rank_labels, rank_names))) > 1:
+    if MERGED_RANKS.search(text) or max(len(ranks), len(rank_labels), len(rank_names)) > 1:
         return InputKind.MERGED, None, None, None, is_certain
     named_rank = kineto.ranks_by_coordinates(rank_names).values()
     pid_of_most = max(processes, key=processes.__getitem__, default=None)

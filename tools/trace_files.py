@@ -342,8 +342,8 @@ def find_pairs(
     if len(files.merged) == 1 and not (devices or hosts or files.failures):
         from ..linker.readers import merged_ranks
 
-        name, ranks = _below(files.merged[0], folder).name, merged_ranks(files.merged[0].name)
-        return Pairs([Pair(rank, name, None, False, []) for rank in ranks], skipped=files.skipped)
+        name, merged = _below(files.merged[0], folder).name, merged_ranks(files.merged[0].name)
+        return Pairs([Pair(rank, name, None, False, []) for rank in merged], skipped=files.skipped)
     skipped = files.skipped | ({InputKind.MERGED.plural: len(files.merged)} if files.merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]

@@ -238,7 +238,7 @@ class _Waits:
         elif kind == SyncCall.STREAM_WAIT and waiting is None:
             self._findings.dropped[Reason.NO_WORK_FOLLOWED].append(row)
         elif (awaited := self._awaited(row)) is None:
-            self._findings.dropped[WITHOUT_EVENT[kind]].append(row)
+            self._findings.dropped[WITHOUT_EVENT[SyncCall(kind)]].append(row)
             if kind == SyncCall.EVENT_SYNC:
                 self._of_host.append(row, -1, ABSENT, CODE[Provenance.RECORD])
         elif waiting is not None:

@@ -40,7 +40,7 @@ def waits_for_data(graph: ExecutionGraph) -> Bool:
     # the slices of a call are beside each other in the order of ops, the first and the last one of them in time
     calls = calls[np.argsort(op[calls], kind="stable")]
     first = np.flatnonzero(np.diff(op[calls], prepend=-1))
-    for begin, end in zip(calls[first], calls[np.append(first[1:], len(calls)) - 1], strict=True):
+    for begin, end in zip(calls[first], calls[np.append(first[1:], len(calls))[: len(first)] - 1], strict=True):
         within = slice(begin, end + 1)
         is_data_wait[host[within][thread[within] == thread[begin]]] = True
     return is_data_wait
