@@ -300,7 +300,9 @@ class DeviceEvents:
             elif event.ph in BEGIN_AND_END:
                 self._deferred.add(event)
             elif not event.ph and event.name:
+                # as rows that no decoder takes, it was not read
                 self.skipped[Reason.UNREADABLE_ROWS.of("device events")] += 1
+                self.read -= 1
             else:
                 self.ignored += 1
                 if event.ph == "M" and event.name in LABELS and event.args:

@@ -83,7 +83,9 @@ def transcode(stream: BinaryIO, path: str) -> Iterator[bytes]:
     """
     with stream, opened(path) as database:
         if not is_nsight(database):
-            raise DataError(f"{path}: a database, but not of Nsight Systems; give the name of its file")
+            raise DataError(
+                f"{path}: a database, but no export of Nsight Systems; expected a Kineto device trace, or its file by name"
+            )
         yield msgspec.json.encode(_top_level(database))[:-1] + b',"traceEvents":['
         separator, rows = b"\n", _Rows(database)
         every_row = chain(rows.labels(), rows.calls(), rows.ranges(), rows.work(), rows.waits())

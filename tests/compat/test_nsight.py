@@ -156,7 +156,7 @@ def test_a_compressed_database_is_read_and_a_cut_one_refused(tmp_path: Path) -> 
 def test_what_is_no_export_is_answered_with_what_to_do(tmp_path: Path, read: Read) -> None:
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(b"\x00\xffreport")
-    with pytest.raises(DataError, match="export it.*nsys export --type sqlite"):
+    with pytest.raises(DataError, match=r"export it.*nsys export --type sqlite"):
         read_device_trace(str(report))
     with pytest.raises(DataError, match="no row of CUDA or NVTX; record with nsys profile"):
         read(f";CREATE TABLE {CUPTI}KERNEL (start)")
