@@ -198,7 +198,7 @@ METADATA = (
         "how long the loop waits for PyTorch's data loader in such a step; absent where it does not"),
     MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran"
                                                " anything"),
-    *(MetadataKey(name, "int64_val", "", f"how many {in_words(reason)}; absent where none") for name, reason in LOSSES.items()),
+    *(MetadataKey(name, "int64_val", "", f"the number of {in_words(reason)}; absent for none") for name, reason in LOSSES.items()),
     MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",
         "how many the device of this number ran at once at most, though more were ready; only of devices that were"
         " full"),

@@ -35,7 +35,9 @@ MESSAGE = re.compile(r"send|recv|wait", re.IGNORECASE)
 RECORD_DEVICE = "record with ProfilerActivity.CUDA, too"
 RANKS_SHOWN = 8
 NODES_SEARCHED, OPS_COMPARED = 1 << 12, 1 << 9
-"""Nodes of a host trace that are searched for the process's device; mostly it has only one."""
+"""Nodes of a host trace that are searched for the process's device, of which it mostly has one; and ops, evenly over
+the trace, whose shapes are compared, or up to twice as many.
+"""
 MOST_RESHAPED, MOST_OTHER_BATCHES = 0.1, 0.75
 """Share of ops with other shapes, up to which two traces can be of the same steps, or of other steps of one job."""
 UNIT = 1_000

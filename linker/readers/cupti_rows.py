@@ -20,7 +20,8 @@ FIRST_DEPENDENCY = 1 << 40
 """The first id of flows between activities; those from launches have the smaller ids of their calls."""
 BEGINS = "s"
 NAMED_BY_ARGUMENTS = ("Memcpy", "Memset")
-MEMORY = ("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
+MEMORY_KINDS = ("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
+"""By CUPTI's number."""
 EVENT_IN_GRAPH = "graph_event_node"
 EVENTS_IN_A_ROW = 64
 
@@ -41,8 +42,8 @@ def activity_name(event: kineto.Event | kineto.ExactEvent) -> str:
 
 
 def _memory(kind: Any) -> str:
-    is_number = isinstance(kind, int) and 0 <= kind < len(MEMORY)
-    return MEMORY[kind] if is_number else str(kind or MEMORY[0]).replace("_", " ").title()
+    is_number = isinstance(kind, int) and 0 <= kind < len(MEMORY_KINDS)
+    return MEMORY_KINDS[kind] if is_number else str(kind or MEMORY_KINDS[0]).replace("_", " ").title()
 
 
 class DependencyFlows:

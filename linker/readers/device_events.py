@@ -55,8 +55,15 @@ INTEGERS = {
         "bytes",
         "size",
     ),
-    Role.SYNC: _arguments("correlation", "device", "stream", "context", "wait_stream", record_correlation="wait_record")
-    | {"event": "wait_event"},
+    Role.SYNC: _arguments(
+        "correlation",
+        "device",
+        "stream",
+        "context",
+        "wait_stream",
+        record_correlation="wait_record",
+        event="wait_event",
+    ),
     Role.EVENT_RECORD: _arguments("correlation", "stream", "context", "event"),
     Role.DEVICE_WAIT: _arguments("device", "stream", awaited="wait_stream", sequence="queue_sequence"),
 }

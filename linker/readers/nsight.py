@@ -16,6 +16,7 @@ import numpy as np
 
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER
+from .cupti_rows import MEMORY_KINDS
 from .database import LONGEST_TEXT, Database, opened
 from .rocpd import nesting_lanes
 
@@ -30,7 +31,8 @@ TIMES = {"start", "timestamp"}
 DEVICE = ("deviceId", "contextId", "streamId", "correlationId", "globalPid")
 COPY_KINDS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
 """By Nsight's number; what follows is migration of unified memory."""
-MEMORY_KINDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
+OF_MEMORY = MEMORY_KINDS[1:]
+"""By Nsight's number, which has none for an unknown kind."""
 SYNC_KINDS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 RANGES, START_END, MARKS = (59, 60, 70, 71), (60, 71), (34, 65)
 """The types of NVTX events; each has two numbers, as Nsight reads them from text files as well."""
@@ -200,11 +202,11 @@ class _Rows:
         for row, (name, short) in self._activities("kernel", KERNELS, "demangledName", "shortName"):
             yield row | {"name": self._name(name, short)}
         for row, (kind, source, target) in self._activities("gpu_memcpy", COPIES, "copyKind", "srcKind", "dstKind"):
-            kinds = f"{_label(MEMORY_KINDS, source)} -> {_label(MEMORY_KINDS, target)}"
+            kinds = f"{_label(OF_MEMORY, source)} -> {_label(OF_MEMORY, target)}"
             if kind is None or kind < len(COPY_KINDS):
                 yield row | {"name": f"Memcpy {_label(COPY_KINDS, kind)} ({kinds})"}
         for row, (kind,) in self._activities("gpu_memset", SETS, "memKind"):
-            yield row | {"name": f"Memset ({_label(MEMORY_KINDS, kind)})"}
+            yield row | {"name": f"Memset ({_label(OF_MEMORY, kind)})"}
         for row, (graph,) in self._activities("kernel", GRAPHS, "graphId"):
             yield row | {"name": f"CUDA graph {graph}"}
 

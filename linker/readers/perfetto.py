@@ -21,6 +21,7 @@ import msgspec
 
 from ...schema.json_stream import CutOff
 from ...schema.linked import integer
+from .cupti_rows import FIRST_DEPENDENCY
 
 if TYPE_CHECKING:
     from ...schema import perfetto_trace_pb2 as pb
@@ -34,8 +35,8 @@ REALTIME, BOOTTIME, OF_SEQUENCES = 1, 6, 64
 """Ids of clocks; those from the third on belong to one sequence."""
 CLEARED, COMPUTE = 1, 2
 """The flag of packets that clear what is interned, and the category of stages that are kernels whatever their name."""
-FIRST_WAIT, FIRST_TRACK = 1 << 40, 1 << 30
-"""Where ids of waits begin, as in PyTorch's JSON, and threads of tracks that are no threads."""
+FIRST_TRACK = 1 << 30
+"""From where on tracks that are no threads have numbers of threads."""
 STAGES = {
     "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Annotation": "gpu_user_annotation",
     "EventRecord": "graph_event_node", "HostNode": "graph_host_node",
@@ -120,7 +121,7 @@ class _Trace:
             yield from _closed(events)
         followed = set[tuple[int, int, int]]()
         # the list grows: who waits for an event waits for what that follows
-        for number, (awaited, track, ns) in enumerate(self.waits, FIRST_WAIT):
+        for number, (awaited, track, ns) in enumerate(self.waits, FIRST_DEPENDENCY):
             before = {(event, track["tid"], ns) for event in self.events.get(awaited, ())} - followed
             followed |= before
             self.waits += [(event, track, ns) for event, *_ in sorted(before)]
@@ -128,6 +129,9 @@ class _Trace:
                 source, end = self.stages[awaited]
                 yield _flow("s", number, source, end)
                 yield _flow("f", number, track, ns)
+            elif awaited not in self.events:
+                # a flow without an end is counted
+                yield _flow("s", number, track, ns)
 
     def _packets(self) -> Iterator[bytes]:
         """Yields the packets up to the end, or to where the file is cut off or holds something else."""
@@ -225,7 +229,7 @@ class _Trace:
         if launched := event.gpu_correlation.event_ids:
             self.launches.update(dict.fromkeys(launched, args.setdefault("correlation", launched[0])))
         for flow in (*event.flow_ids, *event.terminating_flow_ids):
-            yield _flow("f" if flow in self.flows else "s", flow % FIRST_WAIT, track, ns)
+            yield _flow("f" if flow in self.flows else "s", flow % FIRST_DEPENDENCY, track, ns)
             self.flows.add(flow)
         before = encode({"cat": category, "name": name, **track})[1:-1] + b',"ts":' + _us(ns)
         row = ns, before, b',"args":%b}' % encode(args)

@@ -43,7 +43,7 @@ Column = Int64 | Categorical | Ragged
 """int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""
 LARGEST_NUMBER = 1 << 62
 NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
-TWO_LENGTHS = "duration_ns and duration_micros that differ; replays take the one, simulators the other, edit both"
+TWO_LENGTHS = "nodes whose duration_ns and duration_micros differ; trace-replay takes the first and simulators the second, so edit both"
 NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
 DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the graph again"
 

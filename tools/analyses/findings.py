@@ -134,6 +134,10 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         "after": Quantity("µs", job.length_us - saved_us), "saved": Quantity("µs", saved_us),
         "saved_pct": Quantity("%", np.array([each.pct for each in gains.values()])),
     }  # fmt: skip
+    ranges = [(each.most_us, each.least_us) for each in gains.values() if each.least_us is not None]
+    limits = np.array(ranges, np.float64).T if len(ranges) == len(gains) else ()
+    names = ("after_low", "after_high")
+    columns = {**columns, **{name: Quantity("µs", job.length_us - of) for name, of in zip(names, limits, strict=False)}}
     note = reliability(job.recorded)
     classes = tabulate("twice_as_fast", "Each class of work at twice its speed", columns, note)
     return Verdict(" ".join(filter(None, (said, cost))), doubts, cost, classes)

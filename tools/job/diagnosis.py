@@ -124,7 +124,7 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
         # as those of a group of one rank do
         why = "such a collective is a copy; graphs hold no collective then"
         advice = f"nothing to do if their groups have one rank: {why}"
-        yield NOTE, f"its {count:,} calls of collectives launched no kernel that communicates", advice
+        yield NOTE, f"{count:,} calls of collectives launched no kernel that communicates", advice
     if process.alignment_count > 1:
         # the host trace is shorter, and could be several parts of the device trace
         advice = "the first is taken; record both over the same steps"
@@ -172,7 +172,10 @@ def compare(processes: Sequence[Inspection], times: Mapping[str, int | None]) ->
     if len(recorded) == 1:
         [process] = recorded
         if process.rank is None:
-            what, advice = "neither the file nor its name says the rank", f"name it …rank<N>, or pass {Remedy.RANK}"
+            what, advice = (
+                "neither the file nor its name says the rank",
+                f"name it …rank<N>, or link it by {Remedy.LINK_RANK}",
+            )
             findings.append(Finding(NOTE, [process.name], what, advice))
     else:
         findings += [*_asymmetry(recorded), *_missing_collectives(recorded)]

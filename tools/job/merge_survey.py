@@ -83,7 +83,7 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
         try:
             linked = link(None, trace)
         except DataError as error:  # rows that a viewer shows need not make a graph
-            notes.append(f"its clock and collectives are not compared with other ranks': {error}")
+            notes.append(f"{error}; its clock and collectives are not compared with those of other ranks")
             nothing = np.empty(0, np.int64)
             without = select(trace, ops=nothing, calls=nothing, activities=nothing, syncs=nothing)
             linked = link(None, replace(without, merge_marks=[], labels=[], merged=[]))

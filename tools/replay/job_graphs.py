@@ -63,7 +63,7 @@ def losses(graph: ExecutionGraph) -> Counts:
     return Counts({reason: graph.number(name, 0) for name, reason in LOSSES.items()}).without_zeros()
 
 
-def lost_work(work: Workload) -> str:
+def losses_in_words(work: Workload) -> str:
     """Returns what the recordings lack, or have wrong, and what that means; "" if nothing."""
     counts = Counts().add(*map(losses, work.graphs))
     texts = [f"the recording has {count:,} {in_words(reason)}" for reason, count in counts.items()]

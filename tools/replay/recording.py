@@ -58,7 +58,7 @@ benchmarks/accuracy/changed_jobs, run three times, one in ten was further from t
 """
 MOST_APART = 0.001
 """By at most a third of this share of the run, starts and the end of graphs as they were built replay otherwise."""
-DIFFERS = "{} were measured, but by its durations and dependencies the graph takes {}; changes are compared with that"
+DIFFERS = "{} were measured, but by its durations and dependencies the graph takes {}; --scale compares with the latter"
 SLOWED_MEDIANS = 20
 """How many times as long as the median stretch of host work is the part of a long one that a host trace slows. On a CPU
 with PyTorch 2.13, jobs of 1,200 small ops beside a sleep and beside matrix products answered alike with 5 and with 40;
@@ -224,7 +224,9 @@ def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Ru
     is_generic = all(graph.metadata.get("target") == GENERIC for graph in graphs)
     if is_generic and not job.is_of_scaled_job and apart_ns > MOST_APART * recorded.measured_ns:
         times_us = recorded.measured_ns / 1000, recorded.makespan_ns / 1000
-        job = replace(job, differs=DIFFERS.format(*map(time_text, times_us)))
+        texts = [time_text(time_us) for time_us in times_us]
+        texts = texts if texts[0] != texts[1] else [f"{time_us:,.1f} µs" for time_us in times_us]
+        job = replace(job, differs=DIFFERS.format(*texts))
     recorded = replace(recorded, work=job)
     found = None if as_recorded else recording_of(recorded)
     return Run(found.without_profiler(job) if found else job, recorded)

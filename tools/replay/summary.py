@@ -28,7 +28,7 @@ from .critical_path import (
     time_by_kind,
 )  # fmt: skip
 from .execution import Replay
-from .job_graphs import absence, losses, lost_work
+from .job_graphs import absence, losses, losses_in_words
 from .recording import Recording
 from .workload import WHY, NodeClass, Workload, node_classes, number_text
 
@@ -159,7 +159,7 @@ def explained_pct(replay: Replay) -> float:
     has_lost, is_wrong = Reason.LAUNCHES_NOT_RECORDED in lost, bool(lost.keys() - {Reason.LAUNCHES_NOT_RECORDED})
     without_call = has_lost * (work.node_class == NodeClass.UNRECORDED).sum()
     unexplained_ns = sum(path.get(kind, 0) for kind in (*UNEXPLAINED, *[NodeClass.UNRECORDED.label] * has_lost))
-    if replay.range is None and (replay.error_pct or 0) < -RELIABLE_PCT:
+    if replay.range is None and not work.differs and (replay.error_pct or 0) < -RELIABLE_PCT:
         unexplained_ns, whole_ns = unexplained_ns + replay.measured_ns - replay.makespan_ns, replay.measured_ns
     is_of_host = not unexplained_ns and work.is_activity.sum() <= without_call
     return np.nan if is_of_host or is_wrong else 100 - 100 * unexplained_ns / max(whole_ns, 1)
@@ -236,7 +236,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     lines.append(f"replayed       {summary.makespan_us:>14,.1f} µs{error}")
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
-    texts = {"differs": summary.differs, "absent": summary.absent, "lost": lost_work(work)}
+    texts = {"differs": summary.differs, "absent": summary.absent, "lost": losses_in_words(work)}
     lines += [f"{label:<15}{text}" for label, text in texts.items() if text]
     if makespan is not None and not makespan.is_clear:
         low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
@@ -320,7 +320,9 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     if offset is not None:
         text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
-    sentences += [f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), lost_work(replay.work)) if text]
+    sentences += [
+        f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), losses_in_words(replay.work)) if text
+    ]
     return " ".join(sentences)
 
 

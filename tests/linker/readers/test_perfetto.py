@@ -135,7 +135,7 @@ def test_stages_are_activities_of_their_launch_and_wait_for_others(tmp_path: Pat
     arrows = [(row["ph"], row["id"] - 2**40, row["cat"], row["tid"], round(row["ts"] * 1000)) for row in flows]
     assert arrows == [
         ("s", 0, "ac2g", 5, 15), ("f", 0, "ac2g", 5, 15), ("s", 1, "ac2g", 5, 15), ("f", 1, "ac2g", 9, 25),
-        ("s", 2, "ac2g", 5, 25), ("f", 2, "ac2g", 9, 25),
+        ("s", 2, "ac2g", 5, 25), ("f", 2, "ac2g", 9, 25), ("s", 3, "ac2g", 9, 25),
     ]  # fmt: skip
 
 
