@@ -1,7 +1,7 @@
 """Recognises a file by its content: a trace with its process and rank, something made from traces, or neither.
 
-Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it
-looks at the tables and at who launched. A rank that no content tells is that of the name. Of a file that a command
+Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Formats that are no
+JSON are looked at up to the first process. A rank that no content tells is that of the name. Of a file that a command
 cannot use it says what it is, and which command takes it.
 """
 
@@ -189,24 +189,30 @@ def recognise(path: Path, name: str = "") -> Trace:
     Raises DataError if it is empty, damaged at the start or cannot be read.
     """
     # here and below: commands that are given graphs start without the readers of traces
-    from ..linker.readers import is_database, open_trace
+    from ..linker.readers import NoTraceError, is_transcoded, open_trace
 
     pid, rank, recorded_ns = None, None, None
-    if is_database(str(path)):
-        kind, pid, recorded_ns = _kind_of_database(path)
-    else:
-        with open_trace(str(path)) as stream:
+    with open_trace(str(path)) as stream:
+        try:
             head = _beginning(stream, path)
-            kind, text = _kind_of(head, path), _text(head)
-            if kind is InputKind.DEVICE:
-                kind, pid, rank, recorded_ns, is_certain = _recognise_events(text)
-                if not is_certain:
-                    kind, pid, rank, recorded_ns, _ = _recognise_events(text + _text(_last(stream)))
-            elif kind is InputKind.HOST:
-                if process := HOST_PROCESS.search(text) or HOST_PROCESS.search(_text(_last(stream))):
-                    pid = int(process.group(1))
-                elif '"schema"' not in text:
-                    kind = InputKind.JSON
+        except NoTraceError as error:
+            kind = InputKind.MERGED_DATABASE if error.holds_ranks else InputKind.OTHER_DATABASE
+            return Trace(str(path), kind, None, rank_in_name(name or path.name), False)
+        kind, text = _kind_of(head, path), _text(head)
+        if kind is InputKind.DEVICE:
+            kind, pid, rank, recorded_ns, is_certain = _recognise_events(text)
+            if is_transcoded(stream):
+                while kind is InputKind.DEVICE and pid is None and (more := b"".join(pieces(stream, END))):
+                    pid = _recognise_events(_text(more))[1]
+                if pid is None and (named := PROCESS_IN_NAME.search(path.name)):
+                    pid = int(named[1])
+            elif not is_certain:
+                kind, pid, rank, recorded_ns, _ = _recognise_events(text + _text(_last(stream)))
+        elif kind is InputKind.HOST:
+            if process := HOST_PROCESS.search(text) or HOST_PROCESS.search(_text(_last(stream))):
+                pid = int(process.group(1))
+            elif '"schema"' not in text:
+                kind = InputKind.JSON
     known_rank = rank_in_name(name or path.name, pid) if rank is None else rank
     return Trace(str(path), kind, pid, known_rank, rank is not None, recorded_ns=recorded_ns)
 
@@ -264,27 +270,6 @@ def _kind_of(head: bytes, path: Path) -> InputKind:
             kinds = TEXT_KINDS if all(letter.isprintable() or letter.isspace() for letter in letters) else ()
     known = (kind for kind, signs in kinds if all(sign.search(text) for sign in signs))
     return next(known, InputKind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else InputKind.OTHER)
-
-
-def _kind_of_database(path: Path) -> tuple[InputKind, int | None, int | None]:
-    """Returns the kind, the process, which is the one that the file tells, else that of its name, and the time."""
-    from ..linker import readers
-
-    recorded_ns = None
-    with readers.opened(str(path)) as database:
-        if readers.is_merged(database):
-            return InputKind.MERGED_DATABASE, None, None
-        if readers.is_nsight(database):
-            traced, recorded_ns = readers.launching_processes(database), readers.base_time(database) or None
-        elif readers.is_rocpd(database):
-            readers.dialect(database)
-            traced = readers.processes(database)
-        else:
-            return InputKind.OTHER_DATABASE, None, None
-    if len(traced) > 1:
-        return InputKind.MERGED, None, None
-    named = PROCESS_IN_NAME.search(path.name)
-    return InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None, recorded_ns
 
 
 def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, int | None, bool]:

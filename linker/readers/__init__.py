@@ -1,13 +1,11 @@
 """Reads trace files into columns: host traces, device traces of all formats, and one rank of merged ones."""
 
 from .cupti_rows import within_launches
-from .database import is_database, opened
+from .database import opened
 from .device_rows import (
     DEVICE_SIDE_WAITS, INSTANT, DeviceTrace, KeptRows, RecordedEvents, RecordedOps, RecordedPython, RecordedQueueEvents,
     RecordedSyncs, Role, role_of, select, select_linked,
 )  # fmt: skip
 from .device_trace import merged_ranks, merging_signs, one_rank, read_device_trace
-from .formats import is_for_rocpd, open_trace
+from .formats import NoTraceError, is_transcoded, open_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
-from .nsight import base_time, is_nsight, launching_processes
-from .rocpd import dialect, is_merged, is_rocpd, processes, read_rocpd

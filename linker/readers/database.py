@@ -1,35 +1,38 @@
 """Opens SQLite databases of strangers, compressed or not: read-only, and of their schema only plain tables.
 
-No views, virtual tables or functions are touched.
+No views, virtual tables or functions are touched. A compressed one is unpacked once in a process.
 """
 
+import os
 import shutil
 import sqlite3
 import tempfile
+import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.errors import DataError
-from ...schema.io import STANDARD_STREAM, beginning_of, open_input
+from ...schema.io import STANDARD_STREAM, beginning_of, open_input, state_of
 
 MAGIC = b"SQLite format 3\x00"
 LONGEST_TEXT = 1 << 16
+TEXTS = {"text", "name", "value", "string", "completionSignal"}
+"""The columns that hold texts; of all others the integers are read."""
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 FUNCTIONS, PRAGMAS = {"coalesce", "count", "like", "substr"}, {"table_info"}
 """The functions that queries here need. All others are refused, as the schema of the file could call them."""
 STEPS_PER_BYTE, LEAST_LOOKS, STEPS_BETWEEN_LOOKS = 1000, 1 << 6, 1 << 18
 """Limits of the steps that SQLite takes with a file, whose pages may lead to each other for ever."""
-
-
-def is_database(path: str) -> bool:
-    """Returns whether the file, decompressed, starts as SQLite databases do."""
-    return beginning_of(path, len(MAGIC))[0] == MAGIC
+UNPACKED = 8
+"""Compressed databases of which the content is kept; a machine has as many ranks."""
 
 
 class Database:
@@ -56,22 +59,25 @@ class Database:
         query = f"SELECT DISTINCT CAST({column} AS INTEGER) FROM {table} WHERE {column} NOT NULL AND {where} ORDER BY 1"
         return [int(number) for (number,) in self.read(query)]
 
+    def select(self, table: str, *columns: str, where: str = "TRUE", missing: int | None = None) -> Iterable[Any]:
+        """Returns columns of a table by id: `missing` for what is not there, no rows for an absent table."""
+        present, absent = self.columns(table), "NULL" if missing is None else str(missing)
+        terms = {name: f'CAST("{name}" AS INTEGER)' for name in present - TEXTS}
+        terms |= {name: f'substr("{name}", 1, {LONGEST_TEXT})' for name in present & TEXTS}
+        chosen = ", ".join(f"COALESCE({terms.get(name, absent)}, {absent})" for name in columns)
+        order = ' ORDER BY "id"' if "id" in present else ""
+        return self.read(f'SELECT {chosen} FROM "{table}" WHERE {where}{order}') if present else ()
+
     def integers(self, table: str, *columns: str) -> Int64:
         """Returns columns of a table by id, shape (rows, columns): -1 where missing, no rows for an absent table."""
-        present = self.columns(table)
-        if not present:
-            return np.empty((0, len(columns)), np.int64)
-        terms = (f'COALESCE(CAST("{name}" AS INTEGER), -1)' if name in present else "-1" for name in columns)
-        order = ' ORDER BY "id"' if "id" in present else ""
-        rows = self.read(f'SELECT {", ".join(terms)} FROM "{table}"{order}')
+        rows = self.select(table, *columns, missing=-1)
         return np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, len(columns))
 
-    def strings(self, table: str, ids: str) -> dict[int, str]:
-        """Returns the strings of a table, by id, for the ids that the query `ids` returns."""
-        if not self.columns(table):
-            return {}
-        query = f'SELECT CAST(id AS INTEGER), substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
-        return {code: str(text) for code, text in self.read(query) if text is not None}
+    def texts(self, table: str, text: str, *named: tuple[str, str], where: str = "TRUE") -> dict[Any, str]:
+        """Returns the texts of a table that columns of others name, by id; `where` says of which of their rows."""
+        ids = [f'SELECT "{column}" FROM "{of}" WHERE {where}' for of, column in named if column in self.columns(of)]
+        rows = self.select(table, "id", text, where=f"id IN ({' UNION '.join(ids)})" if ids else "FALSE")
+        return {code: str(found) for code, found in rows if found is not None}
 
     def read(self, query: str) -> sqlite3.Cursor:
         """Returns the rows of a query, which is run as they are taken."""
@@ -109,12 +115,29 @@ def _plain(path: str) -> Iterator[Path]:
     """Yields a file with the content of `path`, decompressed."""
     if path != STANDARD_STREAM and not beginning_of(path, 1)[1]:
         yield Path(path).resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="execgraph-") as folder:
-        file = Path(folder, "database")
-        with open_input(path) as content, file.open("wb") as copy:
+    else:
+        unpacked = _Unpacked(path) if path == STANDARD_STREAM else _unpacked(path, state_of(Path(path)))
+        yield unpacked.file
+
+
+class _Unpacked:
+    """A temporary file with the content of `path`, which is removed when nothing refers to it any more."""
+
+    def __init__(self, path: str) -> None:
+        folder = tempfile.mkdtemp(prefix="execgraph-")
+        weakref.finalize(self, _remove, folder, os.getpid())
+        self.file = Path(folder, "database")
+        with open_input(path) as content, self.file.open("wb") as copy:
             shutil.copyfileobj(content, copy)
-        yield file
+
+
+_unpacked = lru_cache(maxsize=UNPACKED)(lambda path, _state: _Unpacked(path))
+
+
+def _remove(folder: str, process: int) -> None:
+    """Removes a folder in the process that made it; those that this has started may read there as well."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:

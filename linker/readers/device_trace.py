@@ -1,4 +1,4 @@
-"""Reads a device trace (Kineto or rocpd) into columns, and takes one rank's rows out of a merged one.
+"""Reads a device trace into columns, and takes one rank's rows out of a merged one.
 
 Rows are in file order, without those of impossible times and those recorded twice.
 
@@ -26,12 +26,11 @@ from ...schema.json_stream import ArrayReader, decode, kind_of_text
 from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile, MergedRank, identity, integer, kineto
 from ...schema.machine import AGREEING
 from ...schema.progress import OnProgress, unseen
-from ...schema.reasons import Reason
+from ...schema.reasons import Reason, reason_called
 from .device_events import DeviceEvents, notes_on_times, tables_of, unpadded
 from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories, unmarked_steps
-from .formats import is_for_rocpd, open_trace
+from .formats import open_trace
 from .repeated_rows import in_order
-from .rocpd import read_rocpd
 
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'
@@ -43,6 +42,7 @@ REPEATED = 0.1
 """Share of correlations on several calls, one after the other, above which a file holds copies. A driver call inside
 its runtime call shares the correlation too, but they are at the same time.
 """
+LONGEST_REASON = 100
 OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
 IDS = ("correlation", "record_correlation")
@@ -175,8 +175,6 @@ def read_device_trace(
             all, with `strict`.
     """
     with path_of(path) as path:
-        if is_for_rocpd(path):
-            return within_a_recording(read_rocpd(path))
         damage = Damage(path, "device events", strict)
         events, is_renamed = DeviceEvents(arguments, modules), False
         with open_trace(path, protected=True) as stream:
@@ -243,7 +241,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     trace.notes += unmarked_steps(trace)
     trace.skipped.add(damage.dropped)
     for name, count in (top.not_read if isinstance(top.not_read, dict) else {}).items():
-        trace.skipped[Reason.NOT_READ.of(name[:40])] += max(0, integer(count, 0))
+        trace.skipped[reason_called(str(name)[:LONGEST_REASON])] += max(0, integer(count, 0))
     trace.oddities.add(damage.oddities)
     trace.notes += damage.notes
     repeated = events.flows.repeated()

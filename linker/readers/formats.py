@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ...schema.io import open_input
-from . import nsight
-from .database import MAGIC, is_database
+from .database import MAGIC, Database, opened
+from .nsight import is_nsight, transcode_nsight
 from .perfetto import begins_perfetto, transcode_perfetto
+from .rocpd import is_rocpd, transcode_rocpd
 
 BEGINNING = 1 << 10
 """Bytes by which a format is told."""
@@ -26,16 +27,49 @@ class Format(NamedTuple):
     transcode: Callable[[BinaryIO, str], Iterator[bytes]]
 
 
-FORMATS: tuple[Format, ...] = (
-    Format(begins_perfetto, transcode_perfetto),
-    Format(lambda head: head.startswith(MAGIC), nsight.transcode),
-)
 NSIGHT_REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 
 
-def is_for_rocpd(path: str) -> bool:
-    """Returns whether the reader of rocpd databases takes the file: any database that has no transcoder."""
-    return is_database(path) and not nsight.is_export(path)
+class NoTraceError(DataError):
+    """A database that is no trace of one process or several; `holds_ranks` says whether several ranks were merged."""
+
+    holds_ranks = False
+
+
+DATABASES: tuple[tuple[Callable[[Database], bool], Callable[[Database], Iterator[bytes]]], ...] = (
+    (is_nsight, transcode_nsight),
+    (is_rocpd, transcode_rocpd),
+)
+"""How databases of each format are told, and transcoded."""
+MERGED = {"rank", "device", "edge"}
+"""Tables that only a database for counting has."""
+
+
+def _transcode_database(stream: BinaryIO, path: str) -> Iterator[bytes]:
+    """Yields the database at `path`, of which `stream` is open, as the text of a Kineto trace."""
+    with stream, opened(path) as database:
+        if database.tables >= MERGED:
+            error = NoTraceError(
+                f"{path}: several ranks merged into a database for counting; link each rank's own file, or "
+                "merge to .json.gz and take one out with ",
+                Remedy.LINK_RANK,
+            )
+            error.holds_ranks = True
+            raise error
+        known = next((transcode for is_of, transcode in DATABASES if is_of(database)), None)
+        if known is None:
+            tables = ", ".join(sorted(database.tables)[:4]) or "none"
+            raise NoTraceError(
+                f"{path}: a database, but no export of Nsight Systems and no rocpd database (its tables: {tables}); "
+                "expected a Kineto device trace, or its file by name"
+            )
+        yield from known(database)
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(begins_perfetto, transcode_perfetto),
+    Format(lambda head: head.startswith(MAGIC), _transcode_database),
+)
 
 
 class _Transcoded(io.RawIOBase):
@@ -73,3 +107,10 @@ def open_trace(path: str, protected: bool = False) -> BinaryIO:
             )
         return cast(BinaryIO, stream)
     return cast(BinaryIO, io.BufferedReader(_Transcoded(known.transcode(cast(BinaryIO, stream), path)), 1 << 17))
+
+
+def is_transcoded(stream: BinaryIO) -> bool:
+    """Returns whether an open trace is of a format that is no JSON. The members of its top level that say which
+    process and rank it is come before its rows.
+    """
+    return isinstance(getattr(stream, "raw", None), _Transcoded)

@@ -6,21 +6,21 @@ launched, each is labelled as a rank, in ascending order. Rows of tables that ha
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import chain, islice
-from typing import Any, BinaryIO
+from itertools import chain
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from ...schema.errors import DataError
+from ...schema.columns import ThreadIntervals, nesting_lanes
 from ...schema.linked import FOREVER
-from .cupti_rows import MEMORY_KINDS
-from .database import LONGEST_TEXT, Database, opened
-from .rocpd import nesting_lanes
+from ...schema.reasons import Counts, Reason
+from .database import Database
+from .kineto_rows import MEMORY_KINDS, Place, Row, complete, labels, text_of
 
-CUPTI, NVTX, ROWS_AT_ONCE = "CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", 1 << 12
+CUPTI, NVTX = "CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS"
 KERNELS, COPIES, SETS, GRAPHS = WORK = tuple(CUPTI + kind for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 CALLS, SYNCS, EVENTS = (CUPTI + kind for kind in ("RUNTIME", "SYNCHRONIZATION", "CUDA_EVENT"))
 USED = {*WORK, CALLS, SYNCS, EVENTS, NVTX}
@@ -46,18 +46,11 @@ OF_PYTORCH = re.compile(
     re.DOTALL,
 )
 """The text of a range that PyTorch's emit_nvtx makes of an op."""
-Row = dict[str, Any]
 
 
 def is_nsight(database: Database) -> bool:
     """Returns whether this is an export of Nsight Systems."""
     return any(table == NVTX or table.startswith(CUPTI) for table in database.tables)
-
-
-def is_export(path: str) -> bool:
-    """Returns whether a file that is a database is an export of Nsight Systems."""
-    with opened(path) as database:
-        return is_nsight(database)
 
 
 def launching_processes(database: Database) -> list[int]:
@@ -69,64 +62,47 @@ def launching_processes(database: Database) -> list[int]:
     return []
 
 
-def base_time(database: Database) -> int:
+def _base_time(database: Database) -> int:
     """Returns the time since the epoch, in ns, at which the times of the database are 0; 0 where it is unknown."""
-    of_capture = iter(_select(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "systemClockNs"))
+    of_capture = iter(database.select("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "systemClockNs"))
     epoch, clock = next(of_capture, (None, None))
-    start = next(iter(_select(database, "ANALYSIS_DETAILS", "startTime")), (clock,))[0]
+    start = next(iter(database.select("ANALYSIS_DETAILS", "startTime")), (clock,))[0]
     base = (epoch or 0) - (start or 0)
     return base if epoch and 0 <= base < FOREVER else 0
 
 
-def transcode(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yields the database at `path`, of which `stream` is open, as the text of a Kineto trace.
+def transcode_nsight(database: Database) -> Iterator[bytes]:
+    """Yields a database as the text of a Kineto trace.
 
-    Raises DataError for a database of another program, a damaged one, or one without CUDA or NVTX rows.
+    Raises DataError for a damaged one, or one without CUDA or NVTX rows.
     """
-    with stream, opened(path) as database:
-        if not is_nsight(database):
-            raise DataError(
-                f"{path}: a database, but no export of Nsight Systems; expected a Kineto device trace, or its file by name"
-            )
-        yield msgspec.json.encode(_top_level(database))[:-1] + b',"traceEvents":['
-        separator, rows = b"\n", _Rows(database)
-        every_row = chain(rows.labels(), rows.calls(), rows.ranges(), rows.work(), rows.waits())
-        while piece := list(islice(every_row, ROWS_AT_ONCE)):
-            yield separator + msgspec.json.encode(piece)[1:-1]
-            separator = b",\n"
-        if separator == b"\n":
-            raise DataError(f"{path}: holds no row of CUDA or NVTX; record with nsys profile --trace=cuda,nvtx")
-        yield b'\n],"notRead":' + msgspec.json.encode(_not_read(database)) + b"}\n"
-
-
-def _select(database: Database, table: str, *columns: str, where: str = "TRUE") -> Iterable[tuple[Any, ...]]:
-    """Returns columns of a table as integers, `text`, `name` and `value` as text, None for those that are not there."""
-    present = database.columns(table)
-    terms = {name: f'CAST("{name}" AS INTEGER)' for name in present}
-    terms |= {name: f'substr("{name}", 1, {LONGEST_TEXT})' for name in present & {"text", "name", "value"}}
-    query = f'SELECT {", ".join(terms.get(name, "NULL") for name in columns)} FROM "{table}" WHERE {where}'
-    return database.read(query) if present else ()
+    rows, if_empty = _Rows(database), "holds no row of CUDA or NVTX; record with nsys profile --trace=cuda,nvtx"
+    every_row = chain(rows.labels(), rows.calls(), rows.ranges(), rows.work(), rows.waits())
+    yield from text_of(_top_level(database), every_row, lambda: _not_read(database), f"{database.path}: {if_empty}")
 
 
 def _top_level(database: Database) -> Row:
     columns = ("id", "name", "totalMemory", "computeMajor", "computeMinor", "smCount")
     keys = ("id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms")
-    devices = [dict(zip(keys, row, strict=True)) for row in _select(database, "TARGET_INFO_GPU", *columns)]
-    version = dict(_select(database, "META_DATA_EXPORT", "name", "value")).get("EXPORT_PRODUCT_VERSION", "")
+    devices = [dict(zip(keys, row, strict=True)) for row in database.select("TARGET_INFO_GPU", *columns)]
+    version = dict(database.select("META_DATA_EXPORT", "name", "value")).get("EXPORT_PRODUCT_VERSION", "")
     named = {"schemaVersion": 1, "nvidia_nsight_systems_version": str(version)}
-    return named | {"baseTimeNanoseconds": base_time(database), "deviceProperties": devices}
+    return named | {"baseTimeNanoseconds": _base_time(database), "deviceProperties": devices}
 
 
-def _not_read(database: Database) -> dict[str, int]:
+def _not_read(database: Database) -> Row:
     """Returns how many rows of events are not transcoded, by what they are."""
     others = (table for table in sorted(database.tables - USED) if TIMES & database.columns(table))
-    counts = {f"table {table}": (table, "TRUE") for table in others}
+    queries = {f"table {table}"[:40]: (table, "TRUE") for table in others}
     if "eventType" in database.columns(NVTX):
-        counts["NVTX marks"] = NVTX, f"eventType IN {MARKS}"
+        queries["NVTX marks"] = NVTX, f"eventType IN {MARKS}"
     if "copyKind" in database.columns(COPIES):
-        counts["migrations of unified memory"] = COPIES, f"copyKind >= {len(COPY_KINDS)}"
-    queries = {name: f'SELECT count(*) FROM "{table}" WHERE {where}' for name, (table, where) in counts.items()}
-    return {name: count for name, query in queries.items() for (count,) in database.read(query) if count}
+        queries["migrations of unified memory"] = COPIES, f"copyKind >= {len(COPY_KINDS)}"
+    counts = Counts()
+    for name, (table, where) in queries.items():
+        [(count,)] = database.read(f'SELECT count(*) FROM "{table}" WHERE {where}')
+        counts[Reason.NOT_READ.of(name)] = count
+    return {"notRead": counts.without_zeros().in_words()}
 
 
 def _process(number: int | None) -> int:
@@ -134,17 +110,11 @@ def _process(number: int | None) -> int:
     return (number or 0) // THREADS % THREADS
 
 
-def _row(category: str, name: str, place: tuple[int, int], times: tuple[int | None, int | None], args: Row) -> Row:
-    """Returns a row; `place` is its process and thread. One that has no end has no duration."""
-    start, end = times[0] or 0, times[1]
-    row: Row = {"ph": "X", "cat": category, "name": name, "pid": place[0], "tid": place[1], "ts": _microseconds(start)}
-    row |= {} if end is None else {"dur": _microseconds(end - start)}
-    return row | {"args": {key: value for key, value in args.items() if value is not None}}
-
-
-def _microseconds(ns: int) -> msgspec.Raw:
-    whole, fraction = divmod(abs(ns), 1000)
-    return msgspec.Raw(f"{'-' * (ns < 0)}{whole}.{fraction:03}".encode())
+def _row(category: str, name: str, place: Place, times: tuple[int | None, int | None], args: Row) -> Row:
+    """Returns a row; one that has no end has no duration."""
+    return complete(
+        category, name, place, times[0] or 0, times[1], {key: value for key, value in args.items() if value is not None}
+    )
 
 
 def _label(labels: tuple[str, ...], number: int | None) -> str:
@@ -156,12 +126,10 @@ class _Rows:
 
     def __init__(self, database: Database) -> None:
         self._database, self._processes = database, launching_processes(database)
-        ids = [f'SELECT "{column}" FROM "{table}"' for table, column in NAMED if column in database.columns(table)]
-        in_use = f"id IN ({' UNION '.join(ids)})" if ids else "FALSE"
-        self._names: dict[int | None, Any] = dict(_select(database, "StringIds", "id", "value", where=in_use))
+        self._names = database.texts("StringIds", "value", *NAMED)
         # records of waiting do not name their device
         columns, different = ("globalPid", "contextId", "deviceId"), "TRUE GROUP BY 1, 2, 3"
-        of_contexts = (row for table in WORK for row in _select(database, table, *columns, where=different))
+        of_contexts = (row for table in WORK for row in database.select(table, *columns, where=different))
         self._device_of = {(process, context): device for process, context, device in of_contexts}
 
     def _name(self, *numbers: int | None) -> str:
@@ -169,13 +137,12 @@ class _Rows:
 
     def labels(self) -> Iterator[Row]:
         """Yields which rank each of several processes is."""
-        for rank, process in enumerate(self._processes if len(self._processes) > 1 else ()):
-            yield {"ph": "M", "name": "process_labels", "pid": process, "tid": 0, "args": {"labels": f"rank {rank}"}}
+        return labels(self._processes, len(self._processes) > 1)
 
     def calls(self) -> Iterator[Row]:
         """Yields the calls of CUDA's runtime and driver."""
         columns = "start", "end", "globalTid", "correlationId", "nameId"
-        for *times, thread, number, name_id in _select(self._database, CALLS, *columns):
+        for *times, thread, number, name_id in self._database.select(CALLS, *columns):
             name = API_VERSION.sub("", self._name(name_id))
             category = "cuda_runtime" if name.startswith("cuda") else "cuda_driver"
             place = _process(thread), (thread or 0) % THREADS
@@ -185,7 +152,7 @@ class _Rows:
         """Yields NVTX ranges: those that PyTorch makes of ops as such, those that need not nest on lanes that do."""
         columns, where = ("start", "end", "globalTid", "eventType", "text", "textId"), f"eventType IN {RANGES}"
         apart = defaultdict[int, list[tuple[int, int, str]]](list)
-        for start, end, thread, kind, text, text_id in _select(self._database, NVTX, *columns, where=where):
+        for start, end, thread, kind, text, text_id in self._database.select(NVTX, *columns, where=where):
             process, name = _process(thread), str(text or self._name(text_id))
             if kind in START_END and 0 <= (start or 0) <= (-1 if end is None else end) < FOREVER:
                 apart[process].append((start or 0, -end, name))
@@ -193,9 +160,10 @@ class _Rows:
                 yield _range(name, (process, (thread or 0) % THREADS), (start, end))
         for process, ranges in apart.items():
             ranges.sort()
-            lanes = nesting_lanes(*(sign * np.array([row[at] for row in ranges]) for at, sign in ((0, 1), (1, -1))))
-            for (start, end, name), lane in zip(ranges, lanes.tolist(), strict=True):
-                yield _range(name, (process, THREADS + lane), (start, -end))
+            start, end = (np.array([row[at] for row in ranges]) for at in (0, 1))
+            lanes = nesting_lanes(ThreadIntervals(np.zeros_like(start), start, -end))
+            for (begin, negated, name), lane in zip(ranges, lanes.tolist(), strict=True):
+                yield _range(name, (process, THREADS + lane), (begin, -negated))
 
     def work(self) -> Iterator[Row]:
         """Yields kernels, copies and sets, and graphs that were recorded as a whole as one kernel each."""
@@ -211,12 +179,10 @@ class _Rows:
             yield row | {"name": f"CUDA graph {graph}"}
 
     def _activities(self, category: str, table: str, *columns: str) -> Iterator[tuple[Row, list[Any]]]:
-        columns = "start", "end", *DEVICE, "graphNodeId", "bytes", *columns
-        for start, end, device, context, stream, number, process, node, size, *more in _select(
-            self._database, table, *columns
-        ):
-            args = {"graph node id": node or None, "bytes": size}
-            yield self._placed(category, "", (start, end), (device, context, stream, number, process), args), more
+        columns = "start", "end", "graphNodeId", "bytes", *DEVICE, *columns
+        for start, end, node, size, *more in self._database.select(table, *columns):
+            args, at = {"graph node id": node or None, "bytes": size}, tuple(more[: len(DEVICE)])
+            yield self._placed(category, "", (start, end), at, args), more[len(DEVICE) :]
 
     def _placed(self, category: str, name: str, times: tuple[Any, Any], at: tuple[Any, ...], args: Row) -> Row:
         """Returns a row of a device, shown as Kineto does, or under its process among several."""
@@ -228,11 +194,11 @@ class _Rows:
     def waits(self) -> Iterator[Row]:
         """Yields records of events, and of what waited; for which record is known where both were recorded."""
         records = dict[tuple[Any, Any], tuple[Any, Any]]()
-        for time, *at, event, sync in _select(self._database, EVENTS, "timestamp", *DEVICE, "eventId", "eventSyncId"):
+        for time, *at, event, sync in self._database.select(EVENTS, "timestamp", *DEVICE, "eventId", "eventSyncId"):
             records[at[4], sync] = at[3], at[2]
             yield self._placed("cuda_event", "CUDA event", (time, time), self._known_device(at), {"event_id": event})
         columns = "start", "end", *DEVICE, "eventId", "eventSyncId", "syncType"
-        for start, end, *at, event, sync, kind in _select(self._database, SYNCS, *columns):
+        for start, end, *at, event, sync, kind in self._database.select(SYNCS, *columns):
             name, (record, stream) = _label(SYNC_KINDS, kind), records.get((at[4], sync), (-1, -1))
             args: Row = {"cuda_sync_kind": name}
             if kind in (1, 2):
@@ -244,7 +210,7 @@ class _Rows:
         return self._device_of.get((at[4], at[1]), at[0]), *at[1:]
 
 
-def _range(text: str, place: tuple[int, int], times: tuple[int | None, int | None]) -> Row:
+def _range(text: str, place: Place, times: tuple[int | None, int | None]) -> Row:
     """Returns a range as an annotation, or as the op of which PyTorch made it."""
     of_op = OF_PYTORCH.fullmatch(text)
     if of_op is None or not (of_op["sequence"] or of_op["id"]):

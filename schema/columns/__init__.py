@@ -19,6 +19,6 @@ from .groups import (
 )  # fmt: skip
 from .intervals import (
     ROUNDING, TOLERANCE, Intervals, NestedIntervals, Nesting, Series, ThreadIntervals, busy_until, covered_until,
-    covered_within, is_covered, nest, running_sum, sequence, thread_order, time_by_set, union,
+    covered_within, is_covered, nest, nesting_lanes, running_sum, sequence, thread_order, time_by_set, union,
 )  # fmt: skip
 from .trees import Tree, earliest_order, nearest, numbers, parent_rows, rows_in_circles, topological_order

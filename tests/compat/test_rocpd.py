@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from execgraph.linker.link import link
-from execgraph.linker.readers import DeviceTrace, dialect, is_database, opened, read_rocpd
+from execgraph.linker.readers import DeviceTrace, read_device_trace
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.reasons import Reason
+from execgraph.tools.job.inspection import device_versions
 from support.databases import DIALECTS, EPOCH, LITE, RPD_2, RPD_3, Api, Op, Range, rows, sql, write_database
 from support.runs import convert_linked
 
@@ -43,12 +44,12 @@ IN_EVERY_DIALECT = pytest.mark.parametrize("which", DIALECTS)
 
 def read(folder: Path, which: str, ops: list[Op], *more: list[Any]) -> DeviceTrace:
     """The trace of a database with these ops, API rows and ranges."""
-    return read_rocpd(str(write_database(folder / "t.db", which, ops, *more)))
+    return read_device_trace(str(write_database(folder / "t.db", which, ops, *more)))
 
 
 @IN_EVERY_DIALECT
 def test_every_op_keeps_its_device_queue_times_and_launch_link(tmp_path: Path, which: str) -> None:
-    trace = read_rocpd(str(step(tmp_path / "trace.db", which)))
+    trace = read_device_trace(str(step(tmp_path / "trace.db", which)))
     assert rows(trace) == [
         ("gemm.kd", "kernel", 0, 1, 100, 400, 1),
         ("CopyDeviceToHost", "gpu_memcpy", 0, 2, 450, 500, 2),
@@ -59,7 +60,7 @@ def test_every_op_keeps_its_device_queue_times_and_launch_link(tmp_path: Path, w
 
 @IN_EVERY_DIALECT
 def test_api_rows_are_calls_and_roctx_ranges_are_annotations(tmp_path: Path, which: str) -> None:
-    trace = read_rocpd(str(step(tmp_path / "trace.db", which)))
+    trace = read_device_trace(str(step(tmp_path / "trace.db", which)))
     calls, marks = trace.calls, trace.ops
     assert [calls.name[row] for row in range(4)][-1] == "hipDeviceSynchronize"
     assert calls.correlation.tolist() == [1, 2, 3, 4]
@@ -67,13 +68,12 @@ def test_api_rows_are_calls_and_roctx_ranges_are_annotations(tmp_path: Path, whi
     found = [(marks.name[row], marks.start[row] - EPOCH, marks.end[row] - EPOCH) for row in range(2)]
     assert found == [("step", 0, 1000), ("forward", 40, 500)]
     assert marks.annotation.all() and set(marks.process.tolist()) == {500}
-    with opened(str(tmp_path / "trace.db")) as database:
-        assert dialect(database).name == which
+    assert device_versions(str(tmp_path / "trace.db")) == {"written by": which}
 
 
 @IN_EVERY_DIALECT
 def test_the_graph_chains_streams_and_follows_the_links(tmp_path: Path, which: str) -> None:
-    linked = link(None, read_rocpd(str(step(tmp_path / "trace.db", which))))
+    linked = link(None, read_device_trace(str(step(tmp_path / "trace.db", which))))
     assert (linked.report.linked, linked.info.pid) == (3, 500)
     nodes = convert_linked(linked, EPOCH)
     assert nodes.follows("ncclDevKernel_Generic")["CopyDeviceToHost"] & DependencyKind.STREAM_ORDER
@@ -122,7 +122,7 @@ def test_what_is_no_work_is_counted(tmp_path: Path) -> None:
     path = write_database(tmp_path / "t.db", RPD_2, ops, api, [Range("mark", EPOCH, EPOCH)])
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany("INSERT INTO rocpd_api_ops (api_id, op_id) VALUES (1, ?)", [(1,), (1,), (99,)])
-    trace = read_rocpd(str(path))
+    trace = read_device_trace(str(path))
     assert len(rows(trace)) == 1
     assert trace.skipped == {
         Reason.ZERO_LENGTH_OPS: 1,
@@ -139,7 +139,7 @@ def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path
     ops = [Op("a", EPOCH, EPOCH + 5, caller=1), Op("b", EPOCH, EPOCH + 7, caller=2)]
     api = [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=70), Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=60)]
     trace = read(tmp_path, RPD_2, ops, api)
-    with pytest.raises(DataError, match=r"ranks 0, 1 \(2 processes traced"):
+    with pytest.raises(DataError, match=r"ranks 0, 1 \(2 rank labels"):
         link(None, trace)
     assert [link(None, trace, rank).activities.name[0] for rank in (0, 1)] == ["b", "a"]
 
@@ -147,9 +147,10 @@ def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path
 def test_a_file_merged_of_processes_that_do_not_tell_their_ops_is_refused(tmp_path: Path) -> None:
     path = write_database(tmp_path / "trace.db", LITE, [Op("a", EPOCH, EPOCH + 5), Op("b", EPOCH, EPOCH + 7)], pid=60)
     sql(path, "INSERT INTO rocpd_metadata (tag, value) VALUES ('pid', '70')")
-    said = r"no rank labelled \(2 processes traced\); link each rank's own file$"
-    with pytest.raises(DataError, match=said):
-        link(None, read_rocpd(str(path)))
+    with pytest.raises(
+        DataError, match=r"2 processes traced, of which no op tells its own; link each rank's own file$"
+    ):
+        read_device_trace(str(path))
 
 
 # files that are not trusted
@@ -170,7 +171,7 @@ OTHERS = {
 @pytest.mark.parametrize("complaint", OTHERS)
 def test_other_databases_are_refused_by_name(tmp_path: Path, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
-        read_rocpd(sql(tmp_path / "other.db", OTHERS[complaint]))
+        read_device_trace(sql(tmp_path / "other.db", OTHERS[complaint]))
 
 
 def test_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:
     content[4096:] = b"\xff" * (len(content) - 4096)
     path.write_bytes(content)
     with pytest.raises(DataError, match="damaged database"):
-        read_rocpd(str(path))
+        read_device_trace(str(path))
 
 
 def test_text_where_numbers_belong_does_no_harm(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_text_where_numbers_belong_does_no_harm(tmp_path: Path) -> None:
     sql(
         path, f"UPDATE rocpd_op SET start = 'x' || '{EPOCH}' WHERE id = 1; UPDATE rocpd_op SET end = NULL WHERE id = 2;"
     )
-    trace = read_rocpd(str(path))
+    trace = read_device_trace(str(path))
     assert [row[0] for row in rows(trace)] == ["gemm.kd", "ncclDevKernel_Generic"]
     assert trace.activities.start[0] == 0
     assert trace.skipped == {Reason.ZERO_LENGTH_OPS: 1}
@@ -199,7 +200,7 @@ def test_nothing_is_written_beside_a_file_that_its_writer_left_in_wal_mode(tmp_p
     content = path.read_bytes()
     tmp_path.chmod(0o500)
     try:
-        assert len(rows(read_rocpd(str(path)))) == 3
+        assert len(rows(read_device_trace(str(path)))) == 3
     finally:
         tmp_path.chmod(0o700)
     assert [file.name for file in tmp_path.iterdir()] == ["t.db"] and path.read_bytes() == content
@@ -211,7 +212,7 @@ def test_changes_that_a_killed_writer_left_in_its_log_are_read(tmp_path: Path) -
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("UPDATE rocpd_op SET gpuId = 3")
         connection.commit()
-        assert {row[2] for row in rows(read_rocpd(str(path)))} == {3}
+        assert {row[2] for row in rows(read_device_trace(str(path)))} == {3}
 
 
 def killed_amid(path: Path, statements: str) -> None:
@@ -225,7 +226,7 @@ def test_a_log_that_lost_its_index_is_read_without_writing_beside_it(tmp_path: P
     killed_amid(path, "PRAGMA journal_mode = WAL; UPDATE rocpd_op SET gpuId = 3;")
     (tmp_path / "t.db-shm").unlink()
     content = path.read_bytes()
-    assert {row[2] for row in rows(read_rocpd(str(path)))} == {3}
+    assert {row[2] for row in rows(read_device_trace(str(path)))} == {3}
     assert sorted(file.name for file in tmp_path.iterdir()) == ["t.db", "t.db-wal"] and path.read_bytes() == content
 
 
@@ -233,7 +234,7 @@ def test_a_database_amid_a_change_is_refused(tmp_path: Path) -> None:
     path = write_database(tmp_path / "t.db", LITE, [Op("k", EPOCH, EPOCH + 1)] * 2000)
     killed_amid(path, "PRAGMA cache_size = 1; BEGIN; UPDATE rocpd_op SET gpuId = 3, description_id = 9;")
     with pytest.raises(DataError, match=r"t.db: amid a change \(.*its writer is at work, or was killed"):
-        read_rocpd(str(path))
+        read_device_trace(str(path))
 
 
 def test_values_of_any_type_anywhere_do_no_harm(tmp_path: Path) -> None:
@@ -245,10 +246,4 @@ def test_values_of_any_type_anywhere_do_no_harm(tmp_path: Path) -> None:
             kept = ", ".join(name if name != column else f"column1 AS {name}" for name in columns)
             sql(path, f"CREATE TABLE rocpd_{table} AS SELECT {kept} FROM odd, (VALUES {values});")
             with suppress(DataError):
-                read_rocpd(str(path))
-
-
-def test_a_database_is_known_by_its_first_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text("{}")
-    assert is_database(str(step(tmp_path / "x", RPD_2))) and not is_database(str(tmp_path / "a.json"))
-    assert not is_database(str(tmp_path / "absent"))
+                read_device_trace(str(path))

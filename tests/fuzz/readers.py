@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
-from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace, read_rocpd
+from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.schema.comm_groups import read_groups, write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
@@ -144,7 +144,7 @@ def check_groups(content: bytes) -> None:
 
 def check_database(content: bytes) -> None:
     """A database is read and linked, or refused."""
-    trace = _read(read_rocpd, content)
+    trace = _read(read_device_trace, content)
     if trace is not None:
         _check_converting(_linked(None, trace))
 

@@ -34,7 +34,8 @@ from ...schema.reasons import Counts, Reason
 
 HEAD = 1 << 18
 VERSION = re.compile(
-    r"^(torch|pytorch|cuda|cupti|nvidia|nccl|rccl|hip|rocm|roctracer|rocprofiler)\w*[ _-]version$", re.IGNORECASE
+    r"^(written_by|(torch|pytorch|cuda|cupti|nvidia|nccl|rccl|hip|rocm|roctracer|rocprofiler)\w*[ _-]version)$",
+    re.IGNORECASE,
 )
 UNKNOWN = ("", "N/A", "None")
 PYTORCH = {
@@ -49,10 +50,7 @@ VENDORS = ("cuda", "hip")
 
 
 def device_versions(path: str) -> dict[str, str]:
-    """Versions and devices by name, as far as the beginning of a device trace tells them; of a database its dialect."""
-    if readers.is_for_rocpd(path):
-        with readers.opened(path) as database:
-            return {"written by": readers.dialect(database).name}
+    """Versions and devices by name, as far as the beginning of a device trace tells them."""
     try:
         with readers.open_trace(path) as stream:
             head = stream.read(HEAD)

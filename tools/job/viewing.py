@@ -5,45 +5,30 @@ lane beside their thread; nothing else of a row changes, and every row is kept. 
 one piece of its file, however many ranks there are.
 
 Viewers show the rows of a thread only where they nest, and drop a row that begins inside another and outlasts it: a
-kernel that starts before the one before it has ended, or beside a record of waiting. The rows of a database become what
-Kineto would have written: reading them gives its columns again.
+kernel that starts before the one before it has ended, or beside a record of waiting.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from ...linker.readers import (
-    DEVICE_SIDE_WAITS,
-    DeviceTrace,
-    RecordedOps,
-    Role,
-    is_for_rocpd,
-    open_trace,
-    read_device_trace,
-    role_of,
-)
+from ...linker.readers import DEVICE_SIDE_WAITS, Role, open_trace, role_of
 from ...schema import linked
-from ...schema.columns import ABSENT, Int64, Interner, ThreadIntervals, nest
+from ...schema.columns import ABSENT, Int64, Interner, ThreadIntervals, nesting_lanes
 from ...schema.errors import Damage
 from ...schema.io import open_output
 from ...schema.json_stream import ArrayReader
-from ...schema.linked import Activities, Calls, DeviceFile, InexactTime, MergedRank, identity, json_value
+from ...schema.linked import DeviceFile, InexactTime, MergedRank, identity, json_value
 from ...schema.progress import Progress, unwatched
 from ..trace_files import RankFile
 from .merge_survey import MergeReport, RankReport, survey
 
 FIRST_LANE = 1 << 30
 """Above the numbers of threads and streams."""
-MOST_BESIDE = 64
-"""Lanes beside one thread; the last takes what still crosses."""
-ROWS_AT_A_TIME = 1 << 14
-FLOW = {"cat": "ac2g", "name": "ac2g"}
 Row = dict[str, msgspec.Raw]
 CORRELATIONS = ("correlation", "wait_on_cuda_event_record_corr_id")
 FLOW_IDS = ("id", "bind_id")
@@ -95,11 +80,7 @@ class Lanes:
             of_piece = np.array([[row_number for row_number, _ in rows], threads, start, start + length], np.int64)
             columns.append(of_piece[:, (start != ABSENT) & (length != ABSENT)])
         number, thread, start, end = np.concatenate(columns, axis=1)
-        depth, crossing = np.zeros_like(number), np.arange(len(number))
-        for lane_depth in range(1, MOST_BESIDE + 1):
-            shown = ThreadIntervals(thread[crossing], start[crossing], end[crossing])
-            crossing = crossing[nest(shown).end < shown.end]
-            depth[crossing] = lane_depth
+        depth = nesting_lanes(ThreadIntervals(thread, start, end))
         names = list(codes)
         for row in np.flatnonzero(depth).tolist():
             beside = names[thread[row]]
@@ -122,44 +103,6 @@ def _times(numbers: list[bytes]) -> Int64:
         return linked.nanoseconds(np.array(numbers).astype(np.float64).tolist())
     except (ValueError, InexactTime):
         return linked.exact_times(numbers).ns
-
-
-def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
-    """Yields Chrome rows: annotations, calls, activities, and the flows between calls and activities."""
-    ops, calls, activities = trace.ops, trace.calls, trace.activities
-    launches, streams = set(activities.correlation[activities.correlation > 0].tolist()), linked.streams_of(activities)
-    # the thread that shows a stream is its number, or if viewers cannot show that, its device index
-    fits_viewers = ((streams.stream >= 0) & (streams.stream < FIRST_LANE)).all()
-    lanes = {
-        (device, stream): stream if fits_viewers else lane
-        for lane, (device, stream) in enumerate(zip(streams.device.tolist(), streams.stream.tolist(), strict=True), 1)
-    }
-    for row in range(len(ops.start)):
-        shown = {"pid": int(ops.process[row]), "tid": int(ops.thread[row])}
-        yield _complete("user_annotation", ops, row, shown, {})
-    for row, number in enumerate(calls.correlation.tolist()):
-        shown = {"pid": int(calls.process[row]), "tid": int(calls.thread[row])}
-        yield _complete("hip_runtime", calls, row, shown, {"correlation": number})
-        if number in launches:
-            yield {"ph": "s", "id": number, **shown, "ts": _stamp(calls.start[row]), **FLOW}
-    for row, number in enumerate(activities.correlation.tolist()):
-        device, stream = int(activities.device[row]), int(activities.stream[row])
-        shown = {"pid": device, "tid": lanes[device, stream]}
-        args = {"device": device, "stream": stream, "correlation": number}
-        yield _complete(activities.category[row], activities, row, shown, args)
-        if number:
-            yield {"ph": "f", "id": number, **shown, "ts": _stamp(activities.start[row]), **FLOW, "bp": "e"}
-
-
-def _complete(
-    category: str, rows: RecordedOps | Calls | Activities, row: int, shown: dict[str, int], args: dict[str, int]
-) -> dict[str, object]:
-    times = {"ts": _stamp(rows.start[row]), "dur": _stamp(rows.end[row] - rows.start[row])}
-    return {"ph": "X", "cat": category, "name": rows.name[row], **shown, **times, "args": args}
-
-
-def _stamp(ns: np.int64) -> msgspec.Raw:
-    return msgspec.Raw(linked.exact_microseconds(int(ns)).encode())
 
 
 class RankRows:
@@ -331,11 +274,6 @@ def _pieces(path: str, kind: Any, damage: Damage, record: MergedRank) -> Iterato
 
     Afterwards `record` has the keys of the top level beside the rows; of a damaged file those that say whose it is.
     """
-    if is_for_rocpd(path):
-        rows_of_database = _rows(read_device_trace(path))
-        while piece := list(islice(rows_of_database, ROWS_AT_A_TIME)):
-            yield msgspec.json.decode(msgspec.json.encode(piece), type=list[kind])
-        return
     with open_trace(path, protected=True) as stream:
         reader = ArrayReader[Any](stream, path, EVENTS, kind, lambda _: None, damage=damage)
         for _, rows in reader:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.linker.readers import dialect, is_rocpd, opened, processes, read_rocpd
+from execgraph.linker.readers import opened, read_device_trace
 from execgraph.linker.readers.database import Database
-from execgraph.linker.readers.rocpd import nesting_lanes
+from execgraph.linker.readers.rocpd import dialect, is_rocpd, processes
+from execgraph.schema.columns import ThreadIntervals, nesting_lanes
 from execgraph.schema.errors import DataError
 from execgraph.schema.reasons import Reason
 from hypothesis import given, strategies as st
@@ -58,10 +59,11 @@ def test_different_numbers_are_ascending_and_of_the_chosen_rows(database: Opened
 def test_texts_are_those_asked_for_and_no_longer_than_65536(database: Opened) -> None:
     made = database(
         "CREATE TABLE t (id, string); INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, NULL), (4, hex(zeroblob(40000)));"
+        "CREATE TABLE named (a); INSERT INTO named VALUES (1), (2), (3), (4);"
     )
-    found = made.strings("t", "1, 3, 4")
+    found = made.texts("t", "string", ("named", "a"), ("absent", "a"), where="a != 2")
     assert (found.keys(), found[1], len(found[4])) == ({1, 4}, "one", 65_536)
-    assert made.strings("absent", "1") == {}
+    assert made.texts("absent", "string", ("named", "a")) == {}
 
 
 def test_columns_are_those_of_a_real_table(database: Opened) -> None:
@@ -118,11 +120,14 @@ def test_of_another_database_four_tables_are_named(database: Opened) -> None:
         dialect(database("".join(f"CREATE TABLE {name} (id);" for name in "edcba")))
 
 
-def test_any_table_of_a_profiler_makes_a_rocpd_file_and_a_database_without_tables_says_so(database: Opened) -> None:
-    made = database("")
-    assert not is_rocpd(made)
+def test_any_table_of_a_profiler_makes_a_rocpd_file_and_a_database_without_tables_says_so(
+    database: Opened, tmp_path: Path
+) -> None:
+    assert not is_rocpd(database(""))
+    with closing(sqlite3.connect(tmp_path / "trace.db")) as connection:
+        connection.execute("VACUUM")
     with pytest.raises(DataError, match=r"\(its tables: none\)"):
-        dialect(made)
+        read_device_trace(str(tmp_path / "trace.db"))
     assert is_rocpd(database("CREATE TABLE other (id); CREATE TABLE rocpd_any (id);"))
 
 
@@ -168,34 +173,34 @@ def first_lanes(spans: list[Span]) -> list[int]:
 def test_each_range_is_on_the_first_lane_on_which_it_nests(drawn: list[Span]) -> None:
     spans = sorted(((begin, begin + length) for begin, length in drawn), key=lambda span: (span[0], -span[1]))
     start, end = np.array(spans, np.int64).reshape(-1, 2).T
-    assert nesting_lanes(start, end).tolist() == first_lanes(spans)
+    assert nesting_lanes(ThreadIntervals(np.zeros_like(start), start, end)).tolist() == first_lanes(spans)
 
 
 def test_ranges_of_which_each_outlasts_the_one_before_have_a_lane_each() -> None:
     start = np.arange(6)
-    assert nesting_lanes(start, start + 10).tolist() == [0, 1, 2, 3, 4, 5]
+    assert nesting_lanes(ThreadIntervals(start * 0, start, start + 10)).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_ops_that_no_process_launched_are_of_none_of_several(tmp_path: Path) -> None:
     ops = [Op("a", EPOCH, EPOCH + 5, caller=1), Op("b", EPOCH, EPOCH + 5, caller=2), Op("c", EPOCH, EPOCH + 5)]
     api = [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=pid) for pid in (70, 60)]
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops, api)))
-    assert trace.activities.process.tolist() == [70, 60, -1]
+    trace = read_device_trace(str(write_database(tmp_path / "t.db", RPD_2, ops, api)))
+    assert sorted(trace.activities.process.tolist()) == [-1, 60, 70]
     assert trace.skipped == {Reason.OPS_OF_NO_PROCESS: 1}
     assert trace.labels == [(60, "rank 0"), (70, "rank 1")]
 
 
-def test_ops_that_nothing_launched_are_of_the_process_or_else_of_their_device(tmp_path: Path) -> None:
+def test_ops_are_of_their_device_as_kineto_has_them(tmp_path: Path) -> None:
     ops = [Op("a", EPOCH, EPOCH + 5, gpu=3)]
-    known = read_rocpd(str(write_database(tmp_path / "known.db", LITE, ops, pid=60)))
-    unknown = read_rocpd(str(write_database(tmp_path / "unknown.db", RPD_2, ops)))
-    assert (known.activities.process.tolist(), unknown.activities.process.tolist()) == ([60], [3])
-    assert (known.merge_marks, known.labels, known.read) == ([], [], 1)
+    known = read_device_trace(str(write_database(tmp_path / "known.db", LITE, ops, pid=60)))
+    unknown = read_device_trace(str(write_database(tmp_path / "unknown.db", RPD_2, ops)))
+    assert (known.activities.process.tolist(), unknown.activities.process.tolist()) == ([3], [3])
+    assert (known.merge_marks, known.labels) == ([], [(60, "CPU")])
 
 
 def test_times_may_be_zero(tmp_path: Path) -> None:
     ops, api, ranges = [Op("k", 0, 1)], [Api("hipFree", 0, 0), Api("hipFree", 3, 2)], [Range("mark", 0, 1)]
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops, api, ranges)))
+    trace = read_device_trace(str(write_database(tmp_path / "t.db", RPD_2, ops, api, ranges)))
     assert [len(table.start) for table in (trace.activities, trace.calls, trace.ops)] == [1, 1, 1]
     assert (trace.skipped, trace.read) == ({Reason.API_ROWS_WITHOUT_END: 1}, 4)
 
@@ -204,7 +209,7 @@ def test_rows_without_a_start_are_counted(tmp_path: Path) -> None:
     ops, api = [Op("k", EPOCH, EPOCH + 1)] * 2, [Api("hipFree", EPOCH, EPOCH + 1)] * 2
     path = write_database(tmp_path / "t.db", RPD_2, ops, api, [Range("mark", EPOCH, EPOCH + 1)])
     sql(path, "UPDATE rocpd_op SET start = NULL WHERE id = 2; UPDATE rocpd_api SET start = NULL WHERE id > 1;")
-    trace = read_rocpd(str(path))
+    trace = read_device_trace(str(path))
     assert [len(table.start) for table in (trace.activities, trace.calls, trace.ops)] == [1, 1, 0]
     assert trace.skipped == {Reason.ZERO_LENGTH_OPS: 1, Reason.API_ROWS_WITHOUT_END: 1, Reason.ROCTX_MARKS: 1}
 
@@ -215,7 +220,7 @@ def test_rows_without_a_start_are_counted(tmp_path: Path) -> None:
 def test_a_hardware_queue_is_a_number_behind_its_word(tmp_path: Path, signal: str, queue: int) -> None:
     path = write_database(tmp_path / "t.db", RPD_2, [Op("k", EPOCH, EPOCH + 1, queue=9)])
     sql(path, f"UPDATE rocpd_op SET completionSignal = '{signal}'")
-    assert read_rocpd(str(path)).activities.stream.tolist() == [queue]
+    assert read_device_trace(str(path)).activities.stream.tolist() == [queue]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +229,7 @@ def test_a_hardware_queue_is_a_number_behind_its_word(tmp_path: Path, signal: st
 def test_more_than_128_queues_of_fewer_than_two_ops_number_dispatches(tmp_path, queues, ops, streams):
     rows = [Op("k", EPOCH + n, EPOCH + n + 1, queue=1000 + n % queues) for n in range(queues * ops)]
     other = Op("k", EPOCH, EPOCH + 1, gpu=1, queue=5)
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, [*rows, other])))
+    trace = read_device_trace(str(write_database(tmp_path / "t.db", LITE, [*rows, other])))
     assert len(np.unique(trace.activities.stream[trace.activities.device == 0])) == streams
     assert trace.activities.stream[-1] == 5
 
@@ -238,19 +243,19 @@ def test_more_than_128_queues_of_fewer_than_two_ops_number_dispatches(tmp_path, 
 )  # fmt: skip
 def test_the_category_is_that_of_the_type(tmp_path: Path, type_: str, category: str) -> None:
     path = write_database(tmp_path / "t.db", RPD_2, [Op("k", EPOCH, EPOCH + 1, type=type_)])
-    assert [row[1] for row in rows(read_rocpd(str(path)))] == [category]
+    assert [row[1] for row in rows(read_device_trace(str(path)))] == [category]
 
 
 def test_ops_of_no_length_leave_the_others_their_categories(tmp_path: Path) -> None:
     ops = [Op("k", EPOCH, EPOCH), Op("c", EPOCH, EPOCH + 1, type="CopyHostToDevice"), Op("k", EPOCH + 2, EPOCH + 3)]
-    found = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops))).activities
+    found = read_device_trace(str(write_database(tmp_path / "t.db", RPD_2, ops))).activities
     assert [*found.category] == ["gpu_memcpy", "kernel"]
 
 
 def test_ranges_that_follow_each_other_or_begin_together_share_a_lane(tmp_path: Path) -> None:
     spans = [(0, 50), (0, 100), (50, 100), (100, 200), (150, 201), (200, 210)]
     ranges = [Range(str(number), EPOCH + start, EPOCH + end) for number, (start, end) in enumerate(spans)]
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, [Op("k", EPOCH, EPOCH + 1)], ranges=ranges)))
+    trace = read_device_trace(str(write_database(tmp_path / "t.db", LITE, [Op("k", EPOCH, EPOCH + 1)], ranges=ranges)))
     assert [int(trace.ops.name[row]) for row in range(6)] == [1, 0, 2, 3, 4, 5]
     assert trace.ops.thread.tolist() == [0, 0, 0, 0, 1, 0]
     assert (trace.ops.rf_id.tolist(), trace.ops.event_index.tolist()) == ([0] * 6, [-1] * 6)
@@ -258,18 +263,18 @@ def test_ranges_that_follow_each_other_or_begin_together_share_a_lane(tmp_path: 
 
 def test_ranges_without_a_process_are_of_the_files(tmp_path: Path) -> None:
     ranges = [Range("a", EPOCH, EPOCH + 5)]
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, [], ranges=ranges, pid=60)))
+    trace = read_device_trace(str(write_database(tmp_path / "t.db", LITE, [], ranges=ranges, pid=60)))
     assert (trace.ops.process.tolist(), trace.ops.thread.tolist()) == ([60], [0])
 
 
 def test_a_range_that_lasts_no_time_or_has_no_end_is_a_mark(tmp_path: Path) -> None:
     path = write_database(tmp_path / "t.db", RPD_2, [], ranges=[Range(name, EPOCH, EPOCH + 5) for name in "abc"])
     sql(path, "UPDATE rocpd_api SET end = start WHERE id = 1; UPDATE rocpd_api SET end = NULL WHERE id = 2;")
-    trace = read_rocpd(str(path))
+    trace = read_device_trace(str(path))
     assert ([*trace.ops.name], trace.skipped) == (["c"], {Reason.ROCTX_MARKS: 2})
 
 
 def test_ranges_of_a_recorded_thread_stay_on_it_even_if_its_number_is_0(tmp_path: Path) -> None:
     ranges = [Range("a", EPOCH, EPOCH + 5, tid=0), Range("b", EPOCH + 2, EPOCH + 9, tid=0)]
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, [], ranges=ranges)))
+    trace = read_device_trace(str(write_database(tmp_path / "t.db", RPD_2, [], ranges=ranges)))
     assert trace.ops.thread.tolist() == [0, 0]

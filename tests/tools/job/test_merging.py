@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
-from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace, read_host_trace, read_rocpd
+from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace, read_host_trace
 from execgraph.schema.errors import DataError
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import TABLES_AND_QUERIES, merge_for_counting, merge_for_viewing
@@ -232,7 +232,7 @@ def test_documented_queries_run(counted: Query) -> None:
 @pytest.mark.usefixtures("counted")
 def test_a_database_for_counting_is_no_trace(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="several ranks merged into a database for counting"):
-        read_rocpd(str(tmp_path / "merged.db"))
+        read_device_trace(str(tmp_path / "merged.db"))
 
 
 OF_DIALECTS: dict[str, list[tuple[Any, ...]]] = {
@@ -400,7 +400,7 @@ def test_real_ranks_taken_out_link_to_the_same_graphs(real_traces: Path, tmp_pat
 def test_a_process_taken_out_of_a_viewing_trace_links_as_its_database_did(databases, tmp_path):
     merge_for_viewing(databases, str(tmp_path / "merged.json"))
     for rank, path in databases:
-        before = graph_of(read_rocpd(str(path)), None, rank, tmp_path)
+        before = graph_of(read_device_trace(str(path)), None, rank, tmp_path)
         assert graph_of(read_device_trace(str(tmp_path / "merged.json")), None, rank, tmp_path) == before
 
 
