@@ -10,7 +10,7 @@ from .byte_strings import (
 from .column_types import (
     ABSENT, ActivityRows, Bool, CallRows, Categorical, CommunicationRows, DeviceOpRows, Floats, Int32, Int64, Interner,
     NodeIds, NodeNumbers, Ns, OpRows, Ragged, RowMap, Rows, Summary, SummaryRepr, bytes_text, format_counts,
-    microseconds_text, rows_of, signed_pct, summary_html, summary_text, time_text,
+    microseconds_text, rows_of, shortened, signed_pct, summary_html, summary_text, time_text,
 )  # fmt: skip
 from .frames import Frame, RowTable, Tabular, Values, column_of, nullable, to_pandas, to_polars
 from .groups import (

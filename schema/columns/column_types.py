@@ -120,6 +120,16 @@ def signed_pct(pct: float) -> str:
     return f"{round(pct, 2) + 0.0:+.2f} %"
 
 
+def shortened(text: str, letters: int) -> str:
+    """Returns a text of at most so many letters, without its middle if it is longer: ends of names tell them apart.
+
+    >>> shortened("autograd::engine::evaluate_function: AddmmBackward0", 24)
+    'autograd::en…mmBackward0'
+    """
+    ending = (letters - 1) // 2
+    return text if len(text) <= letters else f"{text[: letters - 1 - ending]}…{text[len(text) - ending :]}"
+
+
 def bytes_text(size: float) -> str:
     """Returns a number of bytes in the unit that suits it.
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import require
-from .column_types import ABSENT, Bool, Categorical, Int64, Ragged, Summary, SummaryRepr
+from .column_types import ABSENT, Bool, Categorical, Int64, Ragged, Summary, SummaryRepr, shortened
 
 Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
 """One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a
@@ -259,7 +259,7 @@ def _bits(valid: Bool) -> npt.NDArray[np.uint8]:
 def _printed(text: str, longest: int | None = LETTERS_PRINTED) -> str:
     """Returns a text of a file as a terminal can take it: in one line, and without control characters."""
     plain = text if text.isprintable() else repr(text)[1:-1]
-    return plain if longest is None or len(plain) <= longest else f"{plain[: longest - 1]}…"
+    return plain if longest is None else shortened(plain, longest)
 
 
 def _cell(values: Values, row: int) -> str:
@@ -270,4 +270,4 @@ def _cell(values: Values, row: int) -> str:
     if isinstance(value, float | np.floating):
         return "" if np.isnan(value) else f"{value:,.1f}"
     text = str(value.tolist() if isinstance(value, np.ndarray) else value)
-    return text if len(text) <= LETTERS_SHOWN else f"{text[: LETTERS_SHOWN - 1]}…"
+    return shortened(text, LETTERS_SHOWN)

@@ -495,7 +495,7 @@ def test_trace_build_notes_them_once_for_all_ranks_and_no_strict_build_fails(tmp
         t.write(tmp_path)
     ended = run(*build_part(tmp_path, tmp_path / "graphs"), "--strict")
     assert ended.code == 0
-    assert ended.err.count("trace-build: note: rank 0, 1: no synchronisation records") == 1
+    assert ended.err.count("trace-build: note: ranks 0, 1: no synchronisation records") == 1
 
 
 def test_a_linked_file_tells_as_much_as_its_traces(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ from ...schema.reasons import to_builtins
 from ..command import log, log_notes, print_json, progress, refuse_contradictions
 from ..command_parser import Inputs, Output, command
 from ..options import chosen_for, options_of
-from ..terminal import format_counts, ranges, summary_line
+from ..terminal import format_counts, summary_line
 from ..workers import runner
 
 if TYPE_CHECKING:
     from ...converter.targets import GoalReport
     from ..job import AstraSimOptions, BuildOptions, BuildReport, BuildTarget, BuiltJob
 
+NOTES_SHOWN = 3
 OF_JOB = ("modules", "start_offsets", "excess_time", "without_profiler", "as_recorded")
 
 
@@ -92,7 +93,7 @@ def _chosen(options: argparse.Namespace) -> "tuple[BuildOptions, AstraSimOptions
 def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
     """Prints a line for each rank and everything that the report says of all ranks."""
     from ...schema.graph import Change
-    from ..job import poor_goal_fit, table, time_lines
+    from ..job import REPORT, poor_goal_fit, ranks_in_words, table, time_lines
     from ..sync_records_advice import UNRECORDED_WAITS
 
     report = job.report
@@ -117,8 +118,12 @@ def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
     for line in (*format_counts("skipped", report.skipped), *(summary_line("stale", line) for line in job.stale)):
         log.info(line)
     unrecorded = sorted(rank.rank for rank in report.ranks if rank.lacks_sync_records)
-    lacking = [f"rank {ranges(unrecorded)}: {UNRECORDED_WAITS}"] if unrecorded else []
-    log_notes(options.prog, [*report.all_notes, *lacking])
+    lacking = [f"{ranks_in_words(unrecorded)}: {UNRECORDED_WAITS}"] if unrecorded else []
+    notes = [*lacking, *report.all_notes]
+    shown = NOTES_SHOWN if len(notes) > NOTES_SHOWN + 1 and not options.verbose else len(notes)
+    log_notes(options.prog, notes[:shown])
+    if more := notes[shown:]:
+        log_notes(options.prog, [f"{len(more)} more notes: -v shows them, {REPORT} has them"])
     for disagreement in report.disagreements:
         log.warning(f"{options.prog}: ranks disagree: {disagreement}")
     for failure in report.all_failures:

@@ -11,7 +11,7 @@ from .astra_sim_files import (
 )  # fmt: skip
 from .build_report import BUILT, REPORT, BuildOptions, BuildReport, RankSummary, read_report, table, time_lines
 from .building import BuiltJob, Outcomes, Runner, build
-from .cross_rank import compare_ranks
+from .cross_rank import compare_ranks, ranks_in_words
 from .diagnosis import Diagnosis, Finding, diagnose, report
 from .merge_survey import MergeReport
 from .merging import TABLES_AND_QUERIES, WRITERS, merge_for_counting, merge_traces

@@ -155,17 +155,17 @@ class BuildReport(SummaryRepr, msgspec.Struct):
 
     @property
     def all_notes(self) -> list[str]:
-        """A line for each thing that is odd."""
-        of_ranks = [
-            f"rank {rank.rank}: {note}"
-            for rank in self.ranks
-            for note in (*rank.notes, *rank.target_notes, *(rank.link.notes if rank.link else ()))
-        ] + [
-            f"rank {rank.rank}: {rank.convert.unknown_dtypes} {Reason.UNKNOWN_DTYPES.value}"
-            for rank in self.ranks
-            if rank.convert and rank.convert.unknown_dtypes
-        ]
-        return self.notes + of_ranks + self.absences + (self.decisions or [])
+        """A line for each thing that is odd, ranks with the same one together; of the target last."""
+        said: dict[str, list[int]] = defaultdict(list)
+        for rank in self.ranks:
+            link_notes = rank.link.notes if rank.link else ()
+            unknown = rank.convert.unknown_dtypes if rank.convert else 0
+            of_types = [f"{unknown} {Reason.UNKNOWN_DTYPES.value}"] if unknown else []
+            for note in (*rank.notes, *link_notes, *of_types):
+                said[note].append(rank.rank)
+        of_target = [f"rank {rank.rank}: {note}" for rank in self.ranks for note in rank.target_notes]
+        of_ranks = [f"{ranks_in_words(ranks)}: {note}" for note, ranks in said.items()]
+        return [*self.notes, *self.absences, *of_ranks, *(self.decisions or []), *of_target]
 
     @property
     def lacks_members(self) -> bool:

@@ -180,12 +180,15 @@ def _notes(
         if comms.unmatched
     ]
     notes += [
-        f"rank {rank}: {mark}, {comms.kernels} kernels where another rank has {most}"
-        for rank, comms in in_order
-        if (mark := mark_of(comms.kernels, most))
-    ]
-    return notes + [
         f"rank {rank}: {comms.steps} steps, other ranks {steps}" for rank, comms in in_order if comms.steps != steps
+    ]
+    few: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for rank, comms in in_order:
+        if mark := mark_of(comms.kernels, most):
+            few["" if mark == "note" else f"{mark}, ", comms.kernels].append(rank)
+    return notes + [
+        f"{ranks_in_words(alike)}: {mark}{kernels} kernels where another rank has {most}"
+        for (mark, kernels), alike in few.items()
     ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ...linker.match import BY_NAME_ORDER, SMALLEST_AGREEMENT
-from ...schema.columns import bytes_text, format_counts
+from ...schema.columns import bytes_text, format_counts, shortened
 from ...schema.errors import DataError, Remedy
 from ...schema.progress import Progress, unwatched
 from ...schema.reasons import Reason
@@ -36,7 +36,7 @@ HEADINGS = (
     "rank", "world", "process", "size", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
     "streams", "collectives", "syncs", "graphs", "graph activities", "files",
 )  # fmt: skip
-LONGEST_NAME = 110
+LONGEST_NAME = 90
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -371,7 +371,7 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
         lines += ["", f"longest kernels, {title}"] if kernels else []
         for kernel in kernels:
-            name = kernel.name if len(kernel.name) <= LONGEST_NAME else kernel.name[: LONGEST_NAME - 1] + "…"
+            name = shortened(kernel.name, LONGEST_NAME)
             lines.append(f"{kernel.total_us / 1000:>12.3f} ms {kernel.count:>8} × {name}")
     lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
     lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]

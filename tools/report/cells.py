@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from ...schema.columns import shortened
 from ..analyses import Column, Table
 from ..view import short_name
 
@@ -63,11 +64,6 @@ def short_and_full(text: str) -> str | list[str]:
     """Returns a text as shown and in full, each of at most LONGEST letters, or one text if they are the same."""
     short, full = shortened(cell(text), LONGEST), shortened(text, LONGEST)
     return full if short == full else [short, full]
-
-
-def shortened(text: str, letters: int) -> str:
-    """Returns a text of at most so many letters, the last one an ellipsis if it was cut."""
-    return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 
 def times_text(count: float) -> str:

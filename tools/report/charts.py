@@ -4,12 +4,13 @@ from itertools import groupby
 
 import numpy as np
 
+from ...schema.columns import shortened
 from ...schema.linked import STEP_MARK
 from ..analyses import QUEUE_LENGTH, Table
 from ..terminal import ranges
 from ..view import short_name
 from . import drawing as vl
-from .cells import Row, largest, shortened
+from .cells import Row, largest
 from .drawing import Chart, Draw, Encoding
 from .report import Report
 

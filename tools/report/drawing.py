@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ...schema.columns import Floats, Int64
+from ...schema.columns import Floats, Int64, shortened
 from ..analyses import Table
-from .cells import Row, cell, heading, shortened, sums
+from .cells import Row, cell, heading, sums
 
 Chart = dict[str, Any]
 Encoding = dict[str, Any]

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ...schema.columns import time_text
+from ...schema.columns import shortened, time_text
 from ...schema.errors import Remedy, Spelled
 from ...schema.io import fresh_folder, locked, make_folder, open_output, put_in_place
 from ...schema.linked import STEP_MARK
 from ..analyses import Column, Table
 from ..terminal import in_one_line, plain, print_json
-from .cells import cell, heading, shortened
+from .cells import cell, heading
 from .report import FINDINGS, Report
 from .statements import PHASES, overlap
 

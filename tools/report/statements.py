@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any, NamedTuple
 
-from ...schema.columns import bytes_text, time_text
+from ...schema.columns import bytes_text, shortened, time_text
 from ...schema.linked import STEP_MARK
 from ..analyses import DATA_WITHOUT_PROFILER, QUEUE_LENGTH, RUN, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
 from ..view import short_name
-from .cells import Row, cell, rows_of, shortened, sums, times_text
+from .cells import Row, cell, rows_of, sums, times_text
 
 Tables = Mapping[str, Table]
 Statement = Callable[[Tables], str]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...linker.modules import SEPARATOR
-from ...schema.columns import ABSENT, BytesColumn, Int64, Keys, asof_backward, group_ids, group_sums
+from ...schema.columns import ABSENT, BytesColumn, Int64, Keys, asof_backward, group_ids, group_sums, shortened
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import AUTOGRAD, USER_SCOPE, Arguments, Tensors
 from ..replay import Calls, NodeClass, Phase, gather, node_classes, phase_of
@@ -131,7 +131,7 @@ class Box:
     @property
     def title(self) -> str:
         """Its name, shortened, and how many calls it is of."""
-        name = self.label if len(self.label) <= LONGEST else f"{self.label[: LONGEST - 1]}…"
+        name = shortened(self.label, LONGEST)
         return f"{name} ×{self.calls:,}" if self.calls > 1 else name
 
     @property

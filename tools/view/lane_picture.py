@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...converter.timeline import IDLE
-from ...schema.columns import Int64
+from ...schema.columns import Int64, shortened
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import WAITS, Classes, NodeClass, gather
@@ -139,7 +139,7 @@ class _Scene:
             letters = int((x + width - visible_from - 8) / CHARACTER)
             if len(label) > letters:
                 # a part that is too short to be recognised says nothing
-                label = f"{label[: letters - 1]}…" if letters >= 6 else ""
+                label = shortened(label, letters) if letters >= 6 else ""
             if label:
                 yield f'<text class="inside" x="{visible_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{xml_text(label)}</text>'
 

@@ -269,7 +269,7 @@ def test_the_first_rows_are_printed_no_wider_than_a_terminal_each_in_one_line_an
     wide = Frame("wide", {f"column_{number}": ["x" * 50] for number in range(40)})
     head, row, *below = repr(wide).splitlines()[1:]
     assert max(map(len, (head, row, *below))) <= 100
-    assert head.split() == ["column_0", "column_1"] and row.split() == 2 * ["x" * 31 + "…"]
+    assert head.split() == ["column_0", "column_1"] and row.split() == 2 * ["x" * 16 + "…" + "x" * 15]
     assert " ".join(map(str.strip, below)) == f"further columns: {', '.join([*wide.columns][2:])}"
     assert repr(Frame("ops", {"name": ["a\nb\x1b[31m"]})).splitlines()[2:] == ["  a\\nb\\x1b[31m"]
 

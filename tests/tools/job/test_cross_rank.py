@@ -169,7 +169,7 @@ class NoKernels(Rank):
 
 
 ABSENCES = {
-    "kernels, some": (other(kernels=3), ["rank 2: note, 12 kernels where another rank has 18"]),
+    "kernels, some": (other(kernels=3), ["rank 2: 12 kernels where another rank has 18"]),
     "kernels, many": (other(kernels=0), ["rank 2: LOW, 6 kernels where another rank has 18"]),
     "a step": (OneStepMore, ["rank 2: 3 steps, other ranks 2"]),
 }
@@ -184,7 +184,7 @@ def test_what_a_rank_lacks_is_noted(tmp_path: Path, absence: str) -> None:
 
 def test_a_rank_without_kernels_is_missing_from_its_groups(tmp_path: Path) -> None:
     report = report_of(write(tmp_path / "job", NoKernels, [3]), tmp_path / "out")
-    assert report.absences == ["rank 3: MISSING, 0 kernels where another rank has 18", "rank 3: 1 steps, other ranks 2"]
+    assert report.absences == ["rank 3: 1 steps, other ranks 2", "rank 3: MISSING, 0 kernels where another rank has 18"]
     assert [line.split(":")[0] for line in report.disagreements] == ["group 0-3 (0)", "group 2,3 (1)"]
     assert all(line.endswith("rank 3 issued none") for line in report.disagreements)
     assert [line.split()[4] for line in table(report.ranks, set()).splitlines()[4:5]] == ["MISSING"]

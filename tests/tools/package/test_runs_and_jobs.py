@@ -117,7 +117,7 @@ def test_a_change_of_a_changed_run_comes_on_top() -> None:
     answer = replay(training_step(), {"sgemm": 0.5}).what_if({"vector_add": 0.5})
     assert (answer.before.makespan_ns, answer.after.makespan_ns) == (40, 35)
     assert "all" not in answer.after.describe() and "sgemm" not in repr(answer)
-    assert "changed  1 node by vector_add=0.5, which took " in repr(answer)
+    assert "changed  1 node by vector_add=0.5 (" in repr(answer)
 
 
 def test_an_answer_is_without_a_profiler_where_that_is_known_or_as_recorded() -> None:
