@@ -36,7 +36,7 @@ NOT_RUN = {
     ("capture.md", "vllm serve"): SERVER, ("capture.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
     ("contributing.md", "git checkout"): SLOW, ("contributing.md", "make test-fast"): SLOW,
     ("goal.md", "txt2bin -i"): SIMULATOR, ("goal.md", "apt-get install"): SOURCES, ("goal.md", "git clone"): SOURCES,
-    ("index.md", "git clone"): INSTALLS, ("install.md", "git clone"): INSTALLS,
+    ("install.md", "git clone"): INSTALLS,
     ("many-ranks.md", "dask scheduler"): CLUSTER, ("performance.md", "make bench"): SLOW,
     ("performance.md", "git checkout"): SLOW, ("performance.md", "trace-generate ddp"): "makes 10 GB",
     ("scaling.md", "trace-generate moe_dp"): "makes 256 graphs, for " + SIMULATOR,
