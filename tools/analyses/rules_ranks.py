@@ -12,8 +12,9 @@ from ...converter.ranks import recorded_groups
 from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, group_sums, rows_of_each
 from ...schema.errors import Remedy
 from ...schema.graph import CollectiveType, Delay
+from ...schema.linked import AUTOGRAD
 from ...schema.reasons import Counts, Reason
-from ..replay import NodeClass, Phase, phase_of, shortest_members
+from ..replay import OPTIMIZER, NodeClass, shortest_members
 from ..terminal import absent_in_words, ranges
 from .finding_words import Found, Said, Sentence
 from .job import LEAST_PCT, Finding, Job
@@ -247,7 +248,7 @@ def memory_peaks(job: Job) -> Iterator[Finding]:
         for row in live[:NAMED]
         if row["size"] > LEAST_SHARE * peak
     ]
-    trains = job.names.where(lambda name: phase_of(name) in (Phase.BACKWARD, Phase.OPTIMIZER)).any()
+    trains = job.names.where(lambda name: name.startswith(AUTOGRAD) or bool(OPTIMIZER.search(name))).any()
     advice = Said.SHARD_STATE if trains else Said.FEWER_BITS
     values = {"size": peak, "device": device, "rank": rank, "advice": advice}
     fact = Said.ALLOCATED.of(shares=shares) if shares else Said.PEAK_IN.of(step=highest["step"] or Said.NO_STEP)

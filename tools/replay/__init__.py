@@ -5,7 +5,7 @@
 When ASTRA-sim finishes each rank of a job, without the simulator: graphs and its configuration in, times out.
 """
 
-from .calls import LOADER, UNRECORDED, Calls, HostOps, Phase, calls_of, phase_intervals, phase_of
+from .calls import LOADER, OPTIMIZER, UNRECORDED, Calls, HostOps, Phase, calls_of, phase_intervals, phases_of
 from .changed_graphs import changed_graphs
 from .changes import (
     SCALABLE, Bound, Changes, Kernels, Roofline, Scale, device_peaks, given_changes, kernels_of, matched, parse_scale,

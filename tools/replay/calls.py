@@ -114,18 +114,6 @@ class Phase(Enum):
     BACKWARD = "backward"
 
 
-def phase_of(name: str) -> Phase | None:
-    """Returns the phase of the outermost op, call or annotation of this name, None where it tells none.
-
-    >>> phase_of("autograd::engine::evaluate_function: MmBackward0"), phase_of("aten::mm")
-    (<Phase.BACKWARD: 'backward'>, None)
-    """
-    if name.startswith(AUTOGRAD):
-        return Phase.BACKWARD
-    patterns = zip(Phase, (LOADER, OPTIMIZER, FORWARD, BACKWARD), strict=True)
-    return next((phase for phase, pattern in patterns if pattern.search(name)), None)
-
-
 class HostOps(NamedTuple):
     """Ops of all threads in ns, of which the rows `timed` have times; which are of the main thread, which annotate for
     users or mark steps, and which lie in an op that does not.

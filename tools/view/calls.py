@@ -10,16 +10,15 @@ A tensor is known by its id. Where no call made it, as after a detour through C+
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ...linker.modules import SEPARATOR
-from ...schema.columns import ABSENT, BytesColumn, Int64, Keys, asof_backward, group_ids, group_sums, shortened
+from ...schema.columns import BytesColumn, Int64, Keys, asof_backward, group_ids, group_sums, shortened
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import AUTOGRAD, USER_SCOPE, Arguments, Tensors
-from ..replay import Calls, NodeClass, Phase, gather, node_classes, phase_of
+from ..replay import Calls, NodeClass, Phase, gather, node_classes, phases_of
 from .drawing import short_name
 
 DATA = 0
@@ -211,35 +210,10 @@ def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str
 
 
 def _phases(graph: ExecutionGraph, calls: Calls) -> list[tuple[str, ...]]:
-    """Returns the phase of training of each call, by the name of the outermost call around it; none if all are alike.
-
-    A name that tells none is of the backward pass on a thread that begins with it. In a run with a backward pass it is
-    of the forward pass if the backward pass comes next by name, and else of the rest, as logging after a step is. What
-    threads of their own send, as gloo's do, is of the phase of what began before.
-    """
-    roots, thread = calls.roots(), graph.integers("tid")[calls.first_row]
-    outermost = np.unique(roots)
-    by_name = {root: phase_of(graph.name[int(calls.first_row[root])]) for root in outermost.tolist()}
-    first_phase: dict[int, Phase | None] = {}
-    for root, number in zip(outermost.tolist(), thread[outermost].tolist(), strict=True):
-        if number != ABSENT and first_phase.setdefault(number, by_name[root]) is Phase.BACKWARD:
-            by_name[root] = by_name[root] or Phase.BACKWARD
-    unnamed = None if Phase.BACKWARD in by_name.values() else Phase.FORWARD
-    of_root: dict[int, str] = {}
-    following: Phase | None = None
-    in_time = outermost[np.argsort(graph.start_ns[calls.first_row[outermost]], kind="stable")].tolist()
-    for root in in_time[::-1]:
-        phase = by_name[root] or (Phase.FORWARD if following is Phase.BACKWARD else unnamed)
-        of_root[root] = phase.value.replace("_", " ") if phase else REST
-        following = by_name[root] or following
-    sends = (node_classes(graph) == NodeClass.COMMUNICATION) & ~graph.is_activity & (calls.of_row >= 0)
-    senders = {*roots[calls.of_row[sends]].tolist()}
-    for before, root in pairwise(in_time):
-        if root in senders and by_name[root] is None:
-            of_root[root] = of_root[before]
-    if len(set(of_root.values())) < 2:
-        return [()] * len(calls)
-    return [(of_root[root],) for root in roots.tolist()]
+    """Returns the phase of training of each call, that of the outermost call around it; none if all are alike."""
+    names = [*(phase.value.replace("_", " ") for phase in Phase), REST]
+    phases = phases_of(graph)[calls.first_row[calls.roots()]].tolist()
+    return [(names[phase],) for phase in phases] if len({*phases}) > 1 else [()] * len(calls)
 
 
 def _add_times(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, boxes: list[Box]) -> None:
