@@ -77,7 +77,7 @@ CHOOSE = """() => {
   const [run] = timeline.view.runs, lane = run.lanes.find((one) => / stream /.test(one.label));
   const length = (row) => lane.end[row] - lane.start[row], isKernel = (row) => !/^Mem/.test(run.full[lane.name[row]]);
   const [longest] = [...lane.start.keys()].filter(isKernel).sort((a, b) => length(b) - length(a));
-  timeline.select({ run, lane, row: longest });
+  timeline.select(lane.bar(longest));
   document.getElementById("chosen").style.position = "static";
 }"""
 """Shows the step of median length, and selects the longest kernel of the first stream, which it describes below."""

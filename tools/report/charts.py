@@ -1,12 +1,10 @@
 """The chart of each table, as a kind of chart with the fields of the table; of long tables only a part is drawn."""
 
-from itertools import groupby
-
 import numpy as np
 
 from ...schema.columns import shortened
 from ...schema.linked import STEP_MARK
-from ..analyses import QUEUE_LENGTH, Table
+from ..analyses import Table
 from ..terminal import ranges
 from ..view import short_name
 from . import drawing as vl
@@ -49,33 +47,6 @@ def _durations(table: Table) -> list[Chart]:
         vl.marks(vl.TICK | {"height": 14}, tooltip, x=vl.number("q50"), y=y),
     )
     return [vl.chart(22, rows, *layers, per="short", also=["sum"])]
-
-
-def _launches(table: Table) -> list[Chart]:
-    """Returns the launches with the longest delays, each a point; both axes are logarithmic."""
-    tooltip = vl.hover("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
-    rows = largest(table, "delay", SHOWN_POINTS).rows()
-    for row in rows:
-        row |= {"flags": row["flags"] or "none", "name": short_name(row["name"])}
-    x = vl.axis("device [µs]", "duration on the device, logarithmic", **vl.LOGARITHMIC)
-    y = vl.axis("delay [µs]", "delay after the call", **vl.LOGARITHMIC)
-    circle = {"type": "circle", "size": 36, "opacity": 0.6}
-    return [vl.chart(240, rows, vl.marks(circle, tooltip, x=x, y=y, color=vl.by_series("flags")))]
-
-
-def _counters(table: Table) -> list[Chart]:
-    """Returns queue lengths and bandwidths of copies, a lane for each series."""
-    ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
-    keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
-    queues, copies = dict[str, vl.Steps](), dict[str, vl.Steps]()
-    for (rank, device, counter, stream), rows in groupby(range(len(keys)), keys.__getitem__):
-        track, lane = {"rank": rank, "device": device}, [*rows]
-        if counter == QUEUE_LENGTH:
-            queues[vl.track_label(track | {"stream": stream})] = time[lane], value[lane]
-        else:
-            copies[f"{vl.track_label(track)} · {counter}"] = time[lane], value[lane]
-    lanes = ((queues, "work in the queue", ""), (copies, "copies", "GB/s"))
-    return [vl.value_lanes(series, title, unit) for series, title, unit in lanes if series]
 
 
 def _collectives(table: Table) -> list[Chart]:
@@ -179,8 +150,6 @@ CHARTS: dict[str, Draw] = {
     "kernel_duration_distribution": _durations,
     "launch_statistics_by_api": vl.bars_of_names("{api}", "host [µs]", "host time in calls", "launches",
         "delay_mean [µs]"),
-    "launch_statistics": _launches,
-    "counters": _counters,
     "frequent_kernel_patterns": vl.bars_of_names("{operator}: {pattern}", "device_time [µs]", "time on the device",
         "count", "host_time [µs]"),
     "cupti_counters": vl.bars_of_names("{kernel}", "flops []", "floating-point operations", "op_stack"),

@@ -2,7 +2,7 @@
 
 A field is written with its unit, as in `time [µs]`, `flops []`; a text has no brackets. Times, bytes and counts are
 shown in the unit that suits each value, `684 ms`, `309 G`. Colours are variables of the page's style. Memory in use is
-a curve over time with its peak and the steps, and counters are lanes of one height.
+a curve over time with its peak and the steps.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import orjson
 
-from ...schema.columns import Floats, Int64, shortened
+from ...schema.columns import shortened
 from ..analyses import Table
 from .cells import Row, cell, heading, sums
 
@@ -38,12 +37,6 @@ SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
 FLAT = 0.01
 UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
 HOST = -1
-Steps = tuple[Floats, Floats]
-"""Times (µs) in order, and the value from each to the next."""
-MOST_STEPS, FEWEST_STEPS = 3000, 100
-"""The most steps of all lanes together, of which each lane has at least the latter."""
-HIGHEST_LANE, LOWEST_LANE, ALL_LANES, FILLED = 90, 26, 300, 0.86
-"""Heights in px, and which part of its lane the highest value fills."""
 OVER_TIME = {"tickCount": 8, "grid": False}
 
 
@@ -237,7 +230,9 @@ def _curve(table: Table, rank: int, device: int) -> Chart:
     """Draws the bytes of a device; a long curve is reduced to the highest value of each stretch, and the last value."""
     label, used = f"rank {rank} · {'host' if device == HOST else f'device {device}'}", np.asarray(table["allocated"])
     if len(used) > SHOWN_POINTS:
-        highest = _highest_in(np.arange(len(used)) * SHOWN_POINTS // len(used), used)
+        stretch = np.arange(len(used)) * SHOWN_POINTS // len(used)
+        order = np.lexsort((-used, stretch))
+        highest = order[np.unique(stretch[order], return_index=True)[1]]
         table = table.take(np.unique(np.append(highest, len(used) - 1)))
     unit = next((name for name, size in UNITS.items() if used.max() >= size), "KiB")
     points = table.rows()
@@ -267,38 +262,3 @@ def _peak(points: list[Row], unit: str, tooltip: list[Encoding]) -> Chart:
     place, label = {"x": number("ts"), "y": number("allocated")}, {"field": "label", "type": "nominal"}
     peak = highest | {"label": f"peak {highest['allocated']:,.1f} {unit}"}
     return drawn([peak], marks(point, tooltip, **place), marks(text, tooltip, **place, text=label))
-
-
-def _highest_in(stretch: Int64, value: Int64 | Floats) -> Int64:
-    """Returns the position of the first highest value in each stretch."""
-    order = np.lexsort((-value, stretch))
-    return np.sort(order[np.unique(stretch[order], return_index=True)[1]])
-
-
-def value_lanes(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
-    """Returns a lane for each series of values, all on one scale, whose maximum is in the title.
-
-    Of too many steps of a series only the highest in each interval of time is drawn.
-    """
-    labels, rows = list(lanes), list[Row]()
-    highest = max(float(value.max()) for _, value in lanes.values()) or 1.0
-    most_steps = max(MOST_STEPS // len(lanes), FEWEST_STEPS)
-    for base, (name, (time, value)) in enumerate(lanes.items(), 1):
-        kept = np.arange(len(time))
-        if len(time) > most_steps:
-            kept = _highest_in(np.searchsorted(np.linspace(time[0], time[-1], most_steps), time), value)
-        ends = np.append(time[kept][1:], time[-1:])
-        is_drawn = (value[kept] > 0) & (ends > time[kept])
-        columns = (column[is_drawn].tolist() for column in (time[kept], ends, value[kept]))
-        rows += [
-            {"lane": name, "from": start, "to": end, "value": high, "base": base, "top": base - FILLED * high / highest}
-            for start, end, high in zip(*columns, strict=True)
-        ]
-    name_of_lane = f"{orjson.dumps(labels).decode()}[datum.value - 1]"
-    names_of_lanes = {"values": list(range(1, len(labels) + 1)), "labelExpr": name_of_lane, "grid": True}
-    scale = {"domain": [len(labels), 0], "nice": False}
-    y = axis("base", f"{title}, up to {highest:,.3g} {unit}".strip(), scale=scale, axis=names_of_lanes)
-    channels = {"x": axis("from [µs]", "time", axis=OVER_TIME), "y": y, "x2": {"field": "to"}, "y2": {"field": "top"}}
-    tooltip = hover("lane", f"value [{unit}]", "from [µs]", "to [µs]")
-    height = min(max(ALL_LANES // len(labels), LOWEST_LANE), HIGHEST_LANE) * len(labels)
-    return chart(height, rows, marks({"type": "rect", "stroke": COLOUR, "strokeWidth": 1}, tooltip, **channels))

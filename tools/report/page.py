@@ -24,7 +24,7 @@ from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
 from .output import absent_tables
 from .report import Report, groups_table, in_words
-from .sections import DETAILS, LARGEST, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section
+from .sections import DETAILS, LARGEST, OF_NO_RECORDING, OVERVIEW, SECTIONS, Section
 from .statements import STATEMENTS, facts, key_figures, overlap
 
 UNIT = re.compile(r"(?<=\d) (?=%|[nµm]s\b|s\b|[KMGT]iB\b)")
@@ -103,7 +103,6 @@ class _Page:
             "rank_count": len(ranks), "overview": shown.pop(OVERVIEW),
             "groups": {group: sections for group, sections in shown.items() if sections or group == DETAILS},
             "details": DETAILS, "empty": [f"{reason}: {'; '.join(titles)}." for reason, titles in absent.items()],
-            "words": WORDS,
         }  # fmt: skip
 
 

@@ -42,7 +42,7 @@ FEATURES = {
 """The columns by which ranks are compared, summed over devices."""
 LENGTH = "span"
 """The feature whose median is the unit of it and of all times after it; the unit of a count is its own median."""
-RANKS_DRAWN, SHOWN_FIRST = 8, 3000
+RANKS_DRAWN = 8
 FINDINGS = "findings"
 OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
@@ -296,7 +296,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
         for _ in collector.collect(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
             pass
     report.data_flow = collector.data_flow
-    report.timeline = timeline(collector.replays, SHOWN_FIRST, ops=collector.ops)
+    report.timeline = timeline(collector.replays, ops=collector.ops)
     collector.replays.clear()
 
 

@@ -1,38 +1,9 @@
-"""The sections of the page, an analysis each, in five groups; and what the words of the page mean."""
+"""The sections of the page, an analysis each, in five groups."""
 
 from typing import NamedTuple
 
 OF_NO_RECORDING = {"what_if", "trace_diff", "memory_timeline", "cupti_counters"}
 """The sections that say themselves which run they are of, or whose figures are no times."""
-WORDS = {
-    "host": "an op or a call of the CPU at work",
-    "waiting": "a call of the CPU that waits for a device",
-    "idle": "of a host thread: nothing was recorded, mostly Python between ops; of a device: nothing ran",
-    "computation": "a kernel that neither communicates nor only copies",
-    "communication": "a collective, a send or a receive, from its start on the rank to its end, waiting for the other "
-    "ranks included",
-    "memory": "a copy or a set of memory",
-    "unrecorded": "time in which the host was at work that no trace recorded",
-    "metadata": "nodes that only say something of others",
-    "delay": "time in which, as far as the traces show, nothing was waited for",
-    "carry-in": "a delay: work from before the recording still kept the stream busy",
-    "launch": "from the end of the launching work on the host to the start on a free stream",
-    "stream order": "the gap between an activity and the one before it on its stream",
-    "event wait": "from an awaited event of another stream to the start",
-    "launched graph": "from the end of the work before it in a CUDA graph to the start",
-    "host sync": "from the end of what the host waited for until the host goes on",
-    "hand-off": "from one host thread's coming so far until another goes on",
-    "collective": "after a collective that had to be done",
-    "tensor flow": "after the op that wrote what is read",
-    "program order": "between an op and the one before it on its thread",
-    "gap": "a wait whose reason the graph does not say",
-    "host delay": "host work that was left out of a graph of the device alone, where the device waited for it",
-    "start offset": "a rank began later than the first one: either its recording did, or the rank was late: no trace shows which",
-    "wait for data": "the loop waits for a batch of PyTorch's data loader, which another process prepares",
-    "unknown start": "a thread or stream whose first work waits for nothing in the graph starts when it did",
-    "hidden communication": "beside computation, so that it costs nothing",
-    "exposed communication": "beside no computation, so that the run waits for it",
-}
 LARGEST = {
     "critical_path_by_rank": "on_path", "critical_path_between_ranks": "time", "critical_path_nodes": "time",
     "per_op_device_time_by_name": "self", "per_op_device_time_by_shape": "self", "per_op_device_time": "self",
@@ -109,7 +80,7 @@ SECTIONS = {
     "Details": (
         Section("kernel_duration_distribution", "Durations", "Boxes hold the middle half of a kernel's durations over "
                 "all ranks, lines reach from the 5th to the 95th percentile.", ("", "_by_rank")),
-        Section("launch_statistics", "Launches", "Each point is a launch. Short: the device was done sooner than the "
+        Section("launch_statistics", "Launches", "Short: the device was done sooner than the "
                 "call; slow: a call above {options.slow_call_us:g} µs; long delay: more than {options.long_delay_us:g} "
                 "µs from call to start, which is good where the host runs ahead.",
                 ("_by_api", "_delay_by_op", "_short_kernels", "")),

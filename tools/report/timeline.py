@@ -48,65 +48,42 @@ class Timeline(NamedTuple):
 
 def timeline(
     replays: Mapping[int, Replay],
-    bar_count: int,
     max_bytes: int = MAX_BYTES,
     ops: Mapping[int, Slices] = MappingProxyType({}),
 ) -> Timeline | None:
     """Returns the timeline of the replayed ranks on one clock, in the ops of the ranks; None if no time was recorded.
 
-    The page first shows about `bar_count` bars of the largest rank. Small ranks are complete; large ones share the
-    remaining bytes equally. Ranks are packed one at a time; besides sorting, this is linear in bars.
+    Small ranks are complete; large ones share the remaining bytes equally. Ranks are packed one at a time; besides
+    sorting, this is linear in bars.
     """
     timed = {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}
     if not timed:
         return None
     clock = dict(zip(timed, on_one_clock([*timed.values()]), strict=True))
     length = max(int(item.work.measured_end_ns.max()) + clock[rank][0] for rank, item in timed.items())
-
-    def bars_of_rank(rank: int) -> Bars:
-        return bars_of(rank, timed[rank], clock[rank], ops.get(rank, NO_OPS))
-
-    *smaller, last = sorted(timed, key=lambda rank: (len(timed[rank].work), -rank))
-    largest = bars_of_rank(last)
-    window = window_around_path(largest, bar_count // len(timed))
     packed: dict[int, tuple[bytes, int, int, int, list[Row]]] = {}
-    for rank in (*smaller, last):
-        bars = largest if rank == last else bars_of_rank(rank)
-        of_rank = pack_rank(bars, length, window, max_bytes // (len(timed) - len(packed)))
+    for rank in sorted(timed, key=lambda rank: (len(timed[rank].work), -rank)):
+        bars = bars_of(rank, timed[rank], clock[rank], ops.get(rank, NO_OPS))
+        of_rank = pack_rank(bars, length, max_bytes // (len(timed) - len(packed)))
         packed[rank] = *of_rank, len(bars), bars.lane_times()
         max_bytes -= len(of_rank[0])
     ranks = sorted(packed)
     json, single, widths, counts, times = zip(*(packed[rank] for rank in ranks), strict=True)
-    meta = orjson.dumps({"length": length, "window": window, "looks": LOOKS, "reasons": REASONS})
+    meta = orjson.dumps({"length": length, "looks": LOOKS, "reasons": REASONS})
     whole = b'{"meta":%s,"ranks":[%s]}' % (meta, b",".join(json))
     return Timeline(ranks, sum(counts), sum(single), max(widths) / 1000, whole, [*chain.from_iterable(times)])
 
 
-def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
-    """Returns the time (ns) of about `bar_count` bars at the longest node of the critical path, or the whole time."""
-    whole = int(bars.start_ns.min()), int(bars.end_ns.max())
-    if len(bars) <= bar_count or not bars.critical.any():
-        return whole
-    path = np.flatnonzero(bars.critical)
-    longest = path[np.argmax((bars.end_ns - bars.start_ns)[path])]
-    start, end = int(bars.start_ns[longest]), int(bars.end_ns[longest])
-    distance = np.maximum(np.maximum(start - bars.end_ns, bars.start_ns - end), 0)
-    margin = int(np.partition(distance, bar_count)[bar_count])
-    return max(start - margin, whole[0]), min(end + margin, whole[1])
-
-
-def drawn_first(bars: Bars, window_ns: tuple[int, int], most: int) -> Rows:
+def drawn_first(bars: Bars, most: int) -> Rows:
     """Returns the bars in the order in which they get a place among at most `most` that are drawn singly.
 
-    First come those in the window, unless they are more than half, and the longest of each name on each lane, up to an
-    eighth; then each lane's longest, each lane's second longest, and so on.
+    First come the longest of each name on each lane, up to an eighth; then each lane's longest, each lane's second
+    longest, and so on.
     """
-    is_first = (bars.end_ns >= window_ns[0]) & (bars.start_ns <= window_ns[1])
-    is_first &= is_first.sum() <= most // 2
     by_length = np.lexsort((bars.start_ns - bars.end_ns, bars.lane))
     lane, name = bars.lane[by_length], bars.name.codes[by_length].astype(np.int64)
     longest = by_length[np.unique(lane * (len(bars.name.table) + 1) + name + 1, return_index=True)[1]]
-    is_first[longest[: most // 8]] = True
+    is_first = np.isin(np.arange(len(bars)), longest[: most // 8])
     others = by_length[~is_first[by_length]]
     return np.append(np.flatnonzero(is_first), others[np.argsort(cumcount(bars.lane[others]), kind="stable")])
 
@@ -154,10 +131,9 @@ def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int, most_filled:
     return BarSums(width, keys // KINDS, keys % KINDS, *cells)
 
 
-def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes: int) -> tuple[bytes, int, int]:
-    """Packs as many bars as about `max_bytes` bytes hold, of a run of `length_ns`, with all in the window if that
-    leaves half of the bytes. Returns the JSON, the number of single bars, and the length (ns) of the stretches over
-    which the others are summed, 0 for none.
+def pack_rank(bars: Bars, length_ns: int, max_bytes: int) -> tuple[bytes, int, int]:
+    """Packs as many bars as about `max_bytes` bytes hold, of a run of `length_ns`. Returns the JSON, the number of
+    single bars, and the length (ns) of the stretches over which the others are summed, 0 for none.
     """
     ops, most = bars.ops, max_bytes // OPS // OF_OP
     if len(ops.lane) > most:
@@ -168,7 +144,7 @@ def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes:
     while True:
         chosen, sums = np.ones(len(bars), bool), None
         if bar_count < len(bars):
-            order = drawn_first(bars, window_ns, bar_count) if order is None else order
+            order = drawn_first(bars, bar_count) if order is None else order
             chosen[order[bar_count:]] = False
             # over the shortest stretches that fit
             sums = sum_bars(bars, ~chosen, length_ns, FINEST, of_sums // OF_CELL)

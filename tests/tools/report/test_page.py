@@ -21,7 +21,7 @@ from execgraph.tools.replay import parse_scale
 from execgraph.tools.report import ReportRequest, find_sources, page, report_on
 from execgraph.tools.report.bars import flow_boxes, step_flow
 from execgraph.tools.report.cells import FEWEST, LONGEST, MAX_BYTES, embed_tables
-from execgraph.tools.report.drawing import MOST_STEPS, axis, hover, memory_timeline, value_lanes
+from execgraph.tools.report.drawing import axis, hover, memory_timeline
 from execgraph.tools.report.page import SCRIPTS
 from execgraph.tools.report.report import Report
 from execgraph.tools.report.statements import STATEMENTS, diff_verdict, facts, key_figures
@@ -301,17 +301,6 @@ def test_units_become_the_format_of_axes_and_tooltips_where_the_page_chooses_the
     assert (name["title"], "format" in name) == ("name", False)
     assert (ops["title"], ops["formatType"], ops["format"]) == ("ops", "quantity", "count")
     assert (share["title"], share["format"]) == ("idle [%]", ",.1f")
-
-
-def test_a_long_series_is_drawn_by_its_highest_values() -> None:
-    time, value = np.arange(50_000.0), np.zeros(50_000)
-    value[1::2], value[70] = 1, 9
-    lanes = {"short": (np.array([0.0, 2.0, 3.0]), np.array([4.0, 0.0, 0.0])), "long": (time, value)}
-    rows = value_lanes(lanes, "work in the queue", "")["data"]["values"]
-    assert [(row["from"], row["to"], row["value"]) for row in rows if row["lane"] == "short"] == [(0, 2, 4)]
-    own = [row for row in rows if row["lane"] == "long"]
-    assert len(own) <= MOST_STEPS / 2 and max(row["value"] for row in own) == 9
-    assert all(1 <= row["top"] < row["base"] == 2 and row["from"] < row["to"] for row in own)
 
 
 @pytest.mark.parametrize(("allocated", "label", "align"), [

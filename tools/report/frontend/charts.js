@@ -39,15 +39,7 @@ const options = { mode: "vega-lite", renderer: "svg", ast: true, actions: false,
 
 // Charts
 
-// on a phone labels leave half of the width to the drawing, and titles of axes end where it does, so that nothing is cut
-const PHONE = 600;
-const onPhone = {
-  axis: { labelLimit: 160, labelFontSize: 10.5 },
-  axisX: { titleAnchor: "end", labelBound: true },
-  legend: { columns: 1 },
-};
 const specs = given("specs");
-if (innerWidth < PHONE) for (const spec of Object.values(specs)) spec.config = { ...spec.config, ...onPhone };
 const isFolded = (element) => element.closest("details.fold:not([open])") !== null;
 // charts in what is folded are drawn when it is opened, as they have no width before
 async function drawCharts() {

@@ -50,21 +50,14 @@ class Choice {
     if (zoom && first) this.zoomTo(first);
   }
 
-  // what is found stands out on the timeline and in tables
+  // what is found stands out on the timeline
   mark(found, name, title) {
-    const { view, panel } = this, rows = name ? grids.map((grid) => [grid, grid.rowsOf(name).length]).filter(([, count]) => count) : [];
-    timeline.chosen = name;
-    for (const [{ details }] of rows) details.open = true;
-    for (const row of document.querySelectorAll("tr.found")) row.classList.remove("found");
-    for (const cell of document.querySelectorAll("td[data-name]")) if (cell.dataset.name === name) cell.parentElement.classList.add("found");
+    const { view, panel } = this;
     view.chosen = found;
     view.redraw();
     panel.hidden = !name;
     panel.children[0].textContent = title;
-    panel.children[1].textContent = `${whole.format(found?.count || 1)} on this timeline, ${rows.reduce((sum, [, count]) => sum + count, 0)} rows in tables`;
-    panel.querySelectorAll("a").forEach((link) => link.remove());
-    const sections = new Set(rows.map(([{ details }]) => details.closest("section")));
-    this.chain.before(...[...sections].map((section) => made("a", { href: `#${section.id}`, textContent: section.querySelector("h2, h3").textContent })));
+    panel.children[1].textContent = `${whole.format(found?.count || 1)} on this timeline`;
   }
 
   zoomTo(item) {

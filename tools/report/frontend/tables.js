@@ -8,7 +8,7 @@ const formats = {
   whole: (value) => whole.format(value),
   number: (value) => (value !== 0 && Math.abs(value) < 0.1 ? String(Number(value.toPrecision(2))) : tenths.format(value)),
 };
-const timeline = { shows: () => false, chosen: "", choose: () => {}, select: () => {} }; // until it is drawn
+const timeline = { shows: () => false, choose: () => {}, select: () => {} }; // until it is drawn
 
 // the units, with their sizes, in which large values are shown
 const LARGER = { µs: [["s", 1e6], ["ms", 1e3]], B: [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]], "": [["10^12", 1e12], ["10^9", 1e9]] };
@@ -70,10 +70,6 @@ class Grid {
     return column.key === "node" && this.rank ? `${this.rank.values[row]}/${own}` : own;
   }
 
-  rowsOf(name) {
-    return this.order.filter((row) => this.named.some((column) => this.name(column, row) === name));
-  }
-
   matching() {
     const wanted = this.input.value.trim().toLowerCase();
     if (!wanted) return this.order;
@@ -116,7 +112,6 @@ class Grid {
       if (name && timeline.shows(name)) {
         cell.dataset.name = name;
         cell.replaceChildren(made("button", text));
-        if (name === timeline.chosen) line.classList.add("found");
       }
       line.append(cell);
     }

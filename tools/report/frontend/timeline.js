@@ -1,18 +1,17 @@
-// The timeline: an overview of the whole run, and below it a part of it, which mouse, fingers and keys move
+// The timeline: an overview of the whole run, and below it a part of it, which mouse and keys move
 
-const OPENED = 720, NARROWEST = 20; // px; ns
+const NARROWEST = 20; // ns
 const AT_REST = new Set(["delay", "waiting", "idle"]);
 
 class TimelineView extends TimelineDrawing {
   constructor(element, meta, runs) {
     super();
-    Object.assign(this, { element, meta, runs, length: meta.length, chosen: null, selected: null, hovered: null });
+    Object.assign(this, { element, meta, runs, length: meta.length, chosen: null, selected: null });
     this.lanes = runs.flatMap((run) => run.lanes);
     const find = (name) => element.querySelector(name);
     [this.overview, this.axis, this.scroller, this.labels, this.range] = [".overview", ".axis", ".lanes", ".labels", ".range"].map(find);
     this.drawing = this.scroller.querySelector("canvas");
     this.tip = document.getElementById("tip");
-    this.foldLater();
     this.arrange();
     this.high = Math.max(64, Math.min(5 * this.lanes.length, 120));
     this.looks = meta.looks.map((look) => STACKED.indexOf(look));
@@ -26,39 +25,21 @@ class TimelineView extends TimelineDrawing {
 
   // Lanes one below another
 
-  // ranks are open as far as there is place without scrolling far, those with most of the critical path first
-  foldLater() {
-    let high = 0;
-    for (const [index, run] of this.runs.toSorted((a, b) => b.critical - a.critical).entries()) {
-      high += run.lanes.reduce((sum, lane) => sum + LABEL + lane.rows * BAR + FOOT, HEADING);
-      run.folded = high > OPENED && index > 0;
-    }
-  }
-
-  // those of several ranks below a heading, beside which a folded rank is drawn in miniature
+  // those of several ranks below a heading
   arrange() {
     const several = this.runs.length > 1;
     let top = 0;
     this.lines = [];
     const add = (line, high) => { this.lines.push({ ...line, top, high }); top += high; };
     for (const run of this.runs) {
-      if (several) add({ run }, HEADING + (run.folded ? STRIP : 0));
-      for (const lane of run.folded ? [] : run.lanes) add({ run, lane }, LABEL + lane.rows * BAR + FOOT);
+      if (several) add({ run }, HEADING);
+      for (const lane of run.lanes) add({ run, lane }, LABEL + lane.rows * BAR + FOOT);
     }
-    this.labels.replaceChildren(...this.lines.map((line) => this.labelOf(line, several)));
+    this.labels.replaceChildren(...this.lines.map(({ run, lane, high }) => {
+      const prefix = `rank ${run.rank}`, style = `height: ${high}px`;
+      return lane ? made("span", { style }, made("i", several ? lane.label.replace(`${prefix} · `, "") : lane.label)) : made("b", { style, textContent: prefix });
+    }));
     this.labels.style.height = `${top}px`;
-    if (this.from !== undefined) this.redraw();
-  }
-
-  labelOf({ run, lane, high }, several) {
-    const prefix = `rank ${run.rank}`, style = `height: ${high}px`;
-    if (lane) return made("span", { style }, made("i", several ? lane.label.replace(`${prefix} · `, "") : lane.label));
-    const onclick = () => {
-      run.folded = !run.folded;
-      this.arrange();
-      this.labels.children[this.lines.findIndex((line) => line.run === run)].focus();
-    };
-    return made("button", { style, onclick, textContent: `${run.folded ? "▸" : "▾"} ${prefix}`, ariaExpanded: String(!run.folded) });
   }
 
   // Moving about
@@ -83,10 +64,6 @@ class TimelineView extends TimelineDrawing {
   }
 
   reveal(lane) {
-    if (lane.run.folded) {
-      lane.run.folded = false;
-      this.arrange();
-    }
     const { top, high } = this.lines.find((line) => line.lane === lane), { scrollTop, clientHeight } = this.scroller;
     if (top < scrollTop || top + high > scrollTop + clientHeight) this.scroller.scrollTop = top - clientHeight / 2;
   }
@@ -111,7 +88,7 @@ class TimelineView extends TimelineDrawing {
       w: nearer, "+": nearer, "=": nearer, s: farther, "-": farther, a: left, ArrowLeft: left, d: right, ArrowRight: right, 0: all, Home: all, m: step,
       "/": () => find(".find").focus(), f: () => this.selected && this.focusOn(this.selected, true), Escape: () => timeline.choose(""),
     };
-    const buttons = { in: nearer, out: farther, all, step, path: () => this.show(...this.meta.window) };
+    const buttons = { in: nearer, out: farther, all, step };
     for (const [name, act] of Object.entries(buttons)) find(`.${name}`).onclick = act;
     find(".step").hidden = !this.steps.length;
     // while the pointer is on the timeline or it has the focus, and nothing is typed elsewhere
@@ -146,33 +123,28 @@ class TimelineView extends TimelineDrawing {
     else this.pan(sideways / this.width);
   }
 
-  // one finger or the mouse moves, two fingers zoom; what stayed in its place was a click
+  // what stayed in its place was a click
   dragging() {
-    const down = new Map(), { drawing } = this;
-    let moved = 0;
-    const spread = () => { const [a, b] = [...down.values()]; return Math.max(Math.abs(a - b), 1); };
+    const { drawing } = this;
+    let last = null, moved = 0;
     drawing.onpointerdown = ({ pointerId, offsetX }) => {
-      if (!down.size) moved = 0;
-      down.set(pointerId, offsetX);
+      [last, moved] = [offsetX, 0];
       drawing.setPointerCapture(pointerId);
     };
     drawing.onpointermove = (event) => {
-      const { pointerId, offsetX } = event, last = down.get(pointerId);
-      if (last === undefined) return this.hover(event);
-      const before = down.size > 1 ? spread() : 0;
-      down.set(pointerId, offsetX);
-      moved += Math.abs(offsetX - last);
-      if (before) this.zoom(before / spread(), [...down.values()].reduce((sum, x) => sum + x, 0) / down.size / this.width);
-      else if (moved > 3) this.pan((last - offsetX) / this.width);
+      if (last === null) return this.hover(event);
+      moved += Math.abs(event.offsetX - last);
+      if (moved > 3) this.pan((last - event.offsetX) / this.width);
+      last = event.offsetX;
       return this.hideTip();
     };
     drawing.onpointerup = (event) => {
       const { item } = (moved <= 3 && this.at(event.offsetX, event.offsetY)) || {};
-      if (!down.delete(event.pointerId) || !item) return;
-      if (item.isBar) timeline.select(item);
-      else timeline.choose(item.full);
+      last = null;
+      if (item?.isBar) timeline.select(item);
+      else if (item) timeline.choose(item.full);
     };
-    drawing.onpointercancel = ({ pointerId }) => down.delete(pointerId);
+    drawing.onpointercancel = () => { last = null; };
     drawing.onpointerleave = () => this.hideTip();
   }
 
@@ -214,11 +186,7 @@ class TimelineView extends TimelineDrawing {
   }
 
   hover({ offsetX, offsetY, clientX, clientY }) {
-    const found = this.at(offsetX, offsetY), bar = found?.item?.isBar ? found.item : null;
-    if (bar ? !bar.is(this.hovered) : this.hovered) {
-      this.hovered = bar;
-      this.redraw();
-    }
+    const found = this.at(offsetX, offsetY);
     if (!found) return this.hideTip();
     const told = found.item ? this.ofItem(found.item) : this.ofSums(found), { tip } = this;
     tip.replaceChildren(made("table", {}, ...told.map(([key, value]) => made("tr", {}, made("td", { className: "key", textContent: key }), made("td", value)))));

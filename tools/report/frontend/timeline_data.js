@@ -85,8 +85,6 @@ class Item {
   get full() { return this.run.full[this.name]; }
   get kind() { return this.lane.kind[this.at]; }
   get number() { return this.lane.first + this.at; }
-
-  is(other) { return this.lane === other?.lane && this.at === other.at && this.isBar === other.isBar; }
 }
 
 // bars, and the ops around them; `rows` is how many of these lie one below another
@@ -111,15 +109,6 @@ class Lane extends Spans {
     return this.made;
   }
 
-  // of the finest stretches the time in which no bar is drawn by itself
-  get free() {
-    if (this.left) return this.left;
-    const { width, count, spent } = this.levels[0];
-    this.left = new Float64Array(count).fill(width);
-    for (const times of spent.values()) times.forEach((time, index) => { this.left[index] -= time; });
-    for (const times of this.rest.spent.values()) times.forEach((time, index) => { this.left[index] += time; });
-    return this.left;
-  }
 }
 
 // the lanes of one rank; a bar's number counts over all of them
@@ -127,7 +116,7 @@ class RankRun {
   static async of(meta, rank) {
     const { texts, ...columns } = await unpacked(rank), { target, source, reason, step, node, kind, name } = columns;
     const [short, full] = [0, -1].map((which) => texts.map((text) => [text].flat().at(which)));
-    const run = Object.assign(new RankRun(), { rank: rank.rank, length: meta.length, short, full, folded: false });
+    const run = Object.assign(new RankRun(), { rank: rank.rank, length: meta.length, short, full });
     run.number = new Map(full.map((text, number) => [text, number]));
     summed(node);
     run.lanes = run.lanesOf(columns, rank);
@@ -180,11 +169,6 @@ class RankRun {
   bar(number) {
     const lane = this.laneOf[number];
     return lane.bar(number - lane.first);
-  }
-
-  // the time on the critical path
-  get critical() {
-    return this.lanes.reduce((sum, { kind, alone, end }) => kind.reduce((own, value, row) => own + (value & 1 ? end[row] - alone[row] : 0), sum), 0);
   }
 
   hasNode(node) { return this.nodes[firstAbove(this.nodes, node) - 1] === node; }

@@ -1,6 +1,6 @@
 // How the timeline is drawn: bars one by one where these can be seen, in columns of sums where not, arrows between them, and all in miniature
 
-const LABEL = 15, BAR = 15, FOOT = 6, RAIL = 3, AXIS = 20, THIN = 5, HEADING = 20, STRIP = 24; // px
+const LABEL = 15, BAR = 15, FOOT = 6, RAIL = 3, AXIS = 20, THIN = 5, HEADING = 20; // px
 const THINNEST = 0.7, COLUMN = 1.5, BLOCK = 6, LETTER = 6.3; // px
 const MOST_BARS = 3000, MOST_STEPS = 2000, MOST_ARROWS = 40;
 const STACKED = ["computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle"];
@@ -45,11 +45,11 @@ class TimelineDrawing {
     context.textBaseline = "middle";
     this.drawAxis();
     this.seen = new Map();
-    for (const { run, lane, top: from, high } of this.lines) {
+    for (const { lane, top: from, high } of this.lines) {
       const y = from - top;
       if (y <= -high || y >= height) continue;
       if (lane) this.drawLane(lane, y);
-      else this.drawHeading(run, y);
+      else this.fill("line", 0, y, this.width, 1);
     }
     this.drawArrows();
     this.drawOverview();
@@ -64,18 +64,10 @@ class TimelineDrawing {
     const bottom = y + LABEL + (lane.rows - 1) * BAR;
     this.seen.set(lane, { y, bottom, fine, level, first, last });
     this.fill("line", 0, bottom + BAR, this.width, 0.5);
-    if (level) this.drawSums(level, bottom, (fine ? 0.55 : 0.85) * (this.chosen ? 0.25 : 1), fine ? lane.free : null);
-    if (level && fine) this.drawCounts(lane, level, bottom);
+    if (level) this.drawSums(level, bottom, (fine ? 0.55 : 0.85) * (this.chosen ? 0.25 : 1));
     const named = this.drawOps(lane, y + LABEL, fine);
     this.drawBars(lane, y + LABEL, first, last, fine, named);
     for (const { text, x, y: at, width } of named) this.drawName(text, "", x, at, width);
-  }
-
-  // the heading of a rank, and of a folded one its lanes in miniature
-  drawHeading(run, y) {
-    this.fill("line", 0, y, this.width, 1);
-    const high = STRIP / run.lanes.length;
-    if (run.folded) run.lanes.forEach((lane, number) => this.drawMiniature(this.context, lane, y + HEADING - 2 + number * high, high, this.from, this.to));
   }
 
   fill(colour, x, y, width, high, alpha = 1) {
@@ -105,14 +97,14 @@ class TimelineDrawing {
     return named;
   }
 
-  // the kinds of time of a level one upon another, `high` where they fill a stretch, or what bars leave free of it; thin ones are paler instead of lower
-  drawStack(context, level, from, to, left, bottom, high, alpha = 1, free = null) {
+  // the kinds of time of a level one upon another, `high` where they fill a stretch; thin ones are paler instead of lower
+  drawStack(context, level, from, to, left, bottom, high, alpha = 1) {
     const low = new Float32Array(to - from + 1), path = new Float32Array(to - from + 1), thin = high < THIN;
     for (const [kind, times] of [...level.spent].sort(([a], [b]) => this.looks[a >> 1] - this.looks[b >> 1])) {
       context.fillStyle = this.colour(this.meta.looks[kind >> 1]);
       for (let index = from; index <= to; index++) {
         if (!times[index]) continue;
-        const base = low[index - from], share = Math.max(Math.min(times[index] / (free ? Math.max(free[index], times[index]) : level.width), 1 - base), 0);
+        const base = low[index - from], share = Math.max(Math.min(times[index] / level.width, 1 - base), 0);
         const tall = thin ? high : Math.max(share * high, 0.5);
         context.globalAlpha = thin ? share : alpha;
         context.fillRect(left(index), bottom - (thin ? 0 : base * high) - tall, left(index + 1) - left(index), tall);
@@ -124,23 +116,12 @@ class TimelineDrawing {
     return path;
   }
 
-  drawSums(level, y, alpha, free) {
+  drawSums(level, y, alpha) {
     const from = level.index(this.from), to = level.index(this.to), wide = level.width * this.scale, left = (index) => Math.round(this.x(index * level.width));
-    this.drawStack(this.context, level, from, to, left, y + BAR, BAR, alpha, free).forEach((share, index) => {
+    this.drawStack(this.context, level, from, to, left, y + BAR, BAR, alpha).forEach((share, index) => {
       const x = left(from + index);
       if (share) this.fill("mark", x, y + BAR + 2, Math.round(x + wide) - x, RAIL, alpha * Math.max(0.25, Math.min(share, 1)));
     });
-  }
-
-  // in blocks that no bar covers
-  drawCounts(lane, level, y) {
-    const { begun, width } = level;
-    this.context.fillStyle = this.colour("ink");
-    for (let index = level.index(this.from); width * this.scale > 40 && index <= level.index(this.to); index++) {
-      const [first, last] = lane.within(index * width, (index + 1) * width), text = `${whole.format(begun[index])} more`;
-      const left = Math.max(this.x(index * width), 0), right = Math.min(this.x((index + 1) * width), this.width);
-      if (begun[index] && first === last && (text.length + 1) * LETTER < right - left) this.context.fillText(text, left + 3, y + BAR / 2);
-    }
   }
 
   // of what is too dense only what was chosen; without the names that the ops around have
@@ -176,16 +157,16 @@ class TimelineDrawing {
     context.fillText(text, x + 3, y + BAR / 2 + 0.5);
   }
 
-  // steps of the critical path between lanes; the dependencies of what is hovered or selected, and all that begin and end in view where they are few
+  // steps of the critical path between lanes; the dependencies of what is selected, and all that begin and end in view where they are few
   drawArrows() {
-    for (const run of this.runs.filter(({ folded }) => !folded)) {
+    for (const run of this.runs) {
       const steps = [], others = [], { source, target, step } = run.arrows, { laneOf } = run;
-      const marked = [this.hovered, this.selected].filter((bar) => bar?.run === run).map(({ number }) => number);
+      const marked = this.selected?.run === run ? this.selected.number : -1;
       for (let index = 0; index < source.length; index++) {
         const [one, other] = [laneOf[source[index]], laneOf[target[index]]], [from, to] = [source[index] - one.first, target[index] - other.first];
         const [begin, end] = [one.end[from], other.start[to]];
         if (Math.min(begin, end) > this.to || Math.max(begin, end) < this.from) continue;
-        const [above, below] = [this.seen.get(one), this.seen.get(other)], own = marked.includes(source[index]) || marked.includes(target[index]);
+        const [above, below] = [this.seen.get(one), this.seen.get(other)], own = marked === source[index] || marked === target[index];
         if (!above || !below || !(own || (above.fine && below.fine))) continue;
         const isWithin = begin >= this.from && end <= this.to, [x, toX] = [this.x(begin), this.x(end)], down = above.y < below.y;
         if (step[index]) steps.push([x, above.bottom + BAR + 3.5, toX, below.bottom + BAR + 3.5]);
@@ -226,7 +207,7 @@ class TimelineDrawing {
       this.miniatureOf = key;
       this.miniature = made("canvas");
       const drawing = canvas2d(this.miniature, this.width, this.high), high = this.high / this.lanes.length;
-      this.lanes.forEach((lane, number) => this.drawMiniature(drawing, lane, number * high, high, 0, this.length));
+      this.lanes.forEach((lane, number) => this.drawMiniature(drawing, lane, number * high, high));
     }
     context.drawImage(this.miniature, 0, 0, this.width, this.high);
     const from = (this.from / this.length) * this.width, to = (this.to / this.length) * this.width;
@@ -237,10 +218,9 @@ class TimelineDrawing {
     context.strokeRect(Math.min(from, this.width - 3) + 0.75, 0.75, Math.max(to - from - 1.5, 1.5), this.high - 1.5);
   }
 
-  // from one time to another
-  drawMiniature(context, lane, y, high, from, to) {
-    const px = (width) => (width / (to - from)) * this.width, level = lane.levels.find(({ width }) => px(width) >= COLUMN) ?? lane.levels.at(-1);
-    const tall = high - (high > 3 ? 1 : 0), left = (index) => Math.round(px(index * level.width - from));
-    this.drawStack(context, level, level.index(from), level.index(to), left, y + tall, tall);
+  drawMiniature(context, lane, y, high) {
+    const px = (width) => (width / this.length) * this.width, level = lane.levels.find(({ width }) => px(width) >= COLUMN) ?? lane.levels.at(-1);
+    const tall = high - (high > 3 ? 1 : 0), left = (index) => Math.round(px(index * level.width));
+    this.drawStack(context, level, 0, level.count - 1, left, y + tall, tall);
   }
 }
