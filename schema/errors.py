@@ -213,6 +213,7 @@ OPTIONAL = {
         ("altair", "jinja2", "platformdirs", "vl_convert"),
         "altair jinja2 vl-convert-python platformdirs",
     ),
+    "picture": Optional("a .png or .pdf", ("vl_convert",), "vl-convert-python"),
     "zstd": Optional("reading zstd", ("zstandard",), "zstandard"),
     "pandas": Optional("a pandas.DataFrame", ("pandas",), "pandas"),
     "polars": Optional("a polars.DataFrame", ("polars",), "polars"),

@@ -4,6 +4,7 @@ The parsers of the commands are built from this table, and calls check their arg
 meaning on the command line and another in Python.
 """
 
+from pathlib import Path
 from typing import Any, get_args
 
 from ..schema.arguments import ASTRA_SIM, GOAL, MOST_MESSAGES, TARGETS, InputsOutputs, Promotion, Simulator
@@ -12,7 +13,8 @@ from ..schema.errors import Spelled, WrongUsage
 from . import option_kinds as kind
 from .option_kinds import Group, Option
 
-FORMS = (".svg", ".dot", ".graphml")
+PICTURES = (".svg", ".png", ".pdf")
+FORMS = (*PICTURES, ".dot", ".graphml")
 """The endings of files in which a graph is viewed."""
 FLOW, LANES = "flow", "lanes"
 """What a picture of a graph shows."""
@@ -233,7 +235,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
                    "draw plot", "time_us"),
         ), calls="draw"),
         Group("", (
-            Option("--picture", "what an .svg shows: data flow, or threads and streams as lanes over time (lanes for "
+            Option("--picture", "what it shows: data flow, or threads and streams as lanes over time (lanes for "
                    "--around, --stream and --time, else flow)", kind.TEXT, calls="draw", choices=(FLOW, LANES)),
         )),
     ),
@@ -302,6 +304,18 @@ def form_of(path: str) -> str:
     if form not in FORMS:
         raise WrongUsage(f"{Spelled('--output ', '')}{path}: the name must end in {', '.join(FORMS)}")
     return form
+
+
+def path_of_rank(path: str, rank: int, several: bool) -> str:
+    """Returns the file of a rank: `path`, or one beside it for each of several ranks.
+
+    >>> path_of_rank("out/run.json.gz", 3, several=True)
+    'out/run.rank3.json.gz'
+    """
+    if not several:
+        return path
+    stem, dot, ending = Path(path).name.partition(".")
+    return str(Path(path).with_name(f"{stem}.rank{rank}{dot}{ending}"))
 
 
 ROWS = [

@@ -148,7 +148,7 @@ def test_inputs_go_by_position_and_results_to_stdout_quiet_or_not_and_by_older_s
 MISTAKES = {
     "no input": ("convert", "", "no input given: name LINKED.json, as in: trace-convert linked.json.gz -o graph.0.et"),
     "no output": ("convert", "linked.json", "no output given: add -o GRAPH.et, as in: trace-convert"),
-    "two inputs where one is read": ("view", "a.et b.et -o x.svg", "reads one input, not 2: a.et, b.et"),
+    "two inputs where one is read": ("convert", "a.json b.json -o x.et", "reads one input, not 2: a.json, b.json"),
     "a target": ("convert", "a -o b.et --target astrasim", "unknown target 'astrasim': did you mean 'astra-sim'?"),
     "an option": ("build", "a -o b --targt generic", "unknown option --targt: did you mean '--target'?"),
     "an option like none": ("build", "a -o b --zzz", "unknown option --zzz (see"),

@@ -10,13 +10,17 @@ from ...schema.errors import Audience, said_to
 from ..command_parser import ARGCOMPLETE, CommandParser
 
 NAME, PREFIX = "execgraph", "trace-"
+FIRST = {
+    "diagnose": "what is in traces, and what is wrong with them",
+    "report": "what limits a run, as text, page or tables",
+    "build": "the graphs of all ranks of a job",
+    "replay": "run graphs, as measured or with changed durations",
+}
 COMMANDS = {
-    "link": "join a host and a device trace", "convert": "make the execution graph of a linked trace",
-    "build": "link and convert all ranks of a job", "replay": "run graphs, as measured or with changed durations",
-    "report": "where the time went, as a page and as tables",
-    "diagnose": "what is in a trace, and what is wrong with it", "jsonize": "a graph as JSON and back",
-    "view": "a graph or a part of it as a picture", "merge": "the traces of all ranks in one file",
-    "scale": "the graphs of a job on more ranks, or fewer", "generate": "traces of a simulated job, with the truth",
+    **FIRST, "scale": "the graphs of a job on more ranks, or fewer", "merge": "the traces of all ranks in one file",
+    "view": "graphs or parts of them as pictures", "link": "join a host and a device trace",
+    "convert": "make the execution graph of a linked trace", "jsonize": "a graph as JSON and back",
+    "generate": "traces of a simulated job, with the truth",
 }  # fmt: skip
 
 
@@ -33,10 +37,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         words = [line[1]]
     if words and words[0] in COMMANDS:
         importlib.import_module(f".{PREFIX.replace('-', '_')}{words[0]}", __package__).main(words[1:])
-    listed = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
+    lines = [f"  {name:<10} {what}" for name, what in COMMANDS.items()]
+    lines[len(FIRST) : len(FIRST)] = ["", "for one thing each:"]
+    listed = "\n".join(lines)
     what = f"Execution graphs of PyTorch runs. Each command is installed as {PREFIX}COMMAND, too."
-    example = f"{NAME} link host.json device.json -o linked.json"
-    parser = CommandParser(NAME, f"{what}\n\ncommands:\n{listed}", example, reads=False)
+    record = "Record with execgraph.capture in Python, then:"
+    example = f"{NAME} build traces -o graphs"
+    parser = CommandParser(NAME, f"{what}\n\n{record}\n{listed}", example, reads=False)
     how = f"one of those above; {NAME} COMMAND --help"
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=how)
     parser.parse_args(words[:1] or ["--help"])

@@ -35,11 +35,7 @@ def main(options: argparse.Namespace) -> None:
 
     if options.simulator and (options.output or options.changes):
         raise WrongUsage("--simulator plays the run as it was; leave --timeline and --scale out")
-    paths = [
-        path
-        for source in options.inputs
-        for path in (replays.graph_files(Path(source)) if Path(source).is_dir() else [source])
-    ]
+    paths = replays.graph_paths(options.inputs)
     graphs = [replays.read_graph_file(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
     log_notes(options.prog, (note for graph in graphs for note in graph.notes))
     builds = filter(None, (read_report(Path(source) / REPORT) for source in options.inputs))

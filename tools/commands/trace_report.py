@@ -11,7 +11,7 @@ from .. import report as reports
 from ..analyses import AnalysisOptions, read_captures
 from ..command import log, log_notes, progress, refuse_contradictions
 from ..command_parser import Inputs, Output, command
-from ..options import chosen_for
+from ..options import chosen_for, path_of_rank
 from ..recognise import InputKind, reading
 from ..terminal import print_text, summary_line
 
@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> None:
     if options.perfetto:
         ranks = report.ranks["rank"]
         for rank in ranks:
-            path = reports.overlay_path(options.perfetto, int(rank), len(ranks) > 1)
+            path = path_of_rank(options.perfetto, int(rank), len(ranks) > 1)
             log.info(summary_line("perfetto", f"{path}, for https://ui.perfetto.dev"))
     if options.csv:
         reports.write_csv(report.tables.values(), options.csv, report.clock_of_tables)

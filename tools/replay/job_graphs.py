@@ -140,6 +140,11 @@ def graph_files(folder: Path) -> list[str]:
     return [graphs[rank] for rank in sorted(graphs)]
 
 
+def graph_paths(sources: Iterable[str]) -> list[str]:
+    """Returns the files of graphs, of folders those in it. Raises DataError for a folder without any."""
+    return [path for source in sources for path in (graph_files(Path(source)) if Path(source).is_dir() else [source])]
+
+
 def read_graph_file(file: InputFile, tensors: bool = True) -> ExecutionGraph:
     """Reads a graph from a .et file, or from its JSON form where the name ends in .json or .json.gz.
 

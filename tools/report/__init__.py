@@ -6,5 +6,5 @@ Nothing here loads what draws charts: only `render` does.
 from .inputs import ReadOptions, Sources, find_sources, read_ranks
 from .output import print_tables, summary_text, tables_text, write_csv
 from .page import check_page_name, render
-from .report import Report, ReportRequest, overlay_path, report_on, report_on_diff
+from .report import Report, ReportRequest, report_on, report_on_diff
 from .timeline import timeline

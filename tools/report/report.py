@@ -8,7 +8,6 @@ the number of ranks.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from ...schema.progress import Progress, Stages, unwatched
 from .. import analyses
 from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
 from ..job import RankComms, compare_ranks, issued_by, summarise_rank
+from ..options import path_of_rank
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
@@ -322,18 +322,6 @@ def report_on_diff(
     return Report(f"{before.title} → {after.title}", tables, ranks, notes, verdict, lost_work=lost)
 
 
-def overlay_path(path: str, rank: int, several: bool) -> str:
-    """Returns the file of a rank's overlay: `path`, or one beside it for each of several ranks.
-
-    >>> overlay_path("out/run.json.gz", 3, several=True)
-    'out/run.rank3.json.gz'
-    """
-    if not several:
-        return path
-    stem, dot, ending = Path(path).name.partition(".")
-    return str(Path(path).with_name(f"{stem}.rank{rank}{dot}{ending}"))
-
-
 class _RankCollector:
     """Collects graphs, replays and facts of ranks on their way to the analyses."""
 
@@ -368,7 +356,7 @@ class _RankCollector:
                 if not rank.path:
                     missing = "has no device trace to lay anything over; give it in place of what was made from it"
                     raise DataError(f"rank {rank.rank}: {missing}")
-                path = overlay_path(self.request.perfetto, rank.rank, self.ranks > 1)
+                path = path_of_rank(self.request.perfetto, rank.rank, self.ranks > 1)
                 analyses.write_overlay(rank.path, path, analyses.overlay_events(rank, self.request.options))
             if len(self.replays) < self.drawn and (replay := rank.replay):
                 self.data_flow = self.data_flow or step_flow(rank)

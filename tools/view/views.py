@@ -13,10 +13,10 @@ import numpy as np
 
 from ...converter.rewiring import rows_of_graph
 from ...schema.columns import Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, Tree, nearest
-from ...schema.errors import DataError, Remedy, RequestError, Spelled
+from ...schema.errors import DataError, Remedy, RequestError, Spelled, require
 from ...schema.graph import STEP_START, DependencyKind, ExecutionGraph, digraph_of
 from ...schema.io import open_output
-from ..options import FLOW, LANES, form_of
+from ..options import FLOW, LANES, PICTURES, form_of
 from ..replay import Calls, NodeClass, calls_of, gather, replay
 from ..terminal import list_names
 from .calls import flows_of, recorded_tensors
@@ -26,6 +26,7 @@ from .flow_picture import draw_flow
 from .lane_picture import draw_lanes
 
 LISTED = 8
+RASTERS, PNG_SCALE = (".png", ".pdf"), 2
 PART = re.compile(r"[./_]+")
 """What is between the parts of a module's path: `Net_0/Block_1` is also written `net.0.block.1`."""
 FILL = {
@@ -273,7 +274,7 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
     A note says what the picture shows if that was not asked. Raises DataError if it is too large for the picture.
     """
     asked = picture
-    if form_of(path) != ".svg":
+    if form_of(path) not in PICTURES:
         picture = ""
     elif not picture:
         picture = LANES if selection.around is not None or selection.streams or selection.time_us else FLOW
@@ -282,7 +283,7 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
     seen = view(graph, selection)
     if picture == FLOW or form_of(path) == ".graphml" or len(seen.graph) <= PICTURED:
         return seen._replace(picture=picture)
-    if form_of(path) != ".svg" or asked:
+    if form_of(path) not in PICTURES or asked:
         problem = f"{len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read"
         raise DataError(f"{problem}; narrow it with ", NARROWER, ", or write .graphml")
     note = f"{len(seen.graph):,} nodes are too many for lanes: the picture is of their data flow"
@@ -291,9 +292,11 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
 
 def write_view(graph: ExecutionGraph, seen: View, path: str) -> None:
     """Writes the selected part of the graph in the form that the name of the file tells, whole or not at all."""
-    selection, rank = seen.selection, graph.number("rank", -1)
+    selection, rank, form = seen.selection, graph.number("rank", -1), form_of(path)
+    if form in RASTERS:
+        require("picture", path)
     with open_output(path) as stream:
-        if form_of(path) == ".graphml":
+        if form == ".graphml":
             write_graphml(seen.graph, stream)
             return
         if seen.picture == LANES:
@@ -309,4 +312,9 @@ def write_view(graph: ExecutionGraph, seen: View, path: str) -> None:
             text = draw_flow(data_flow(seen.graph, ", ".join(filter(None, title)), path_ns, sought=seen.sought))
         else:
             text = dot(seen.graph)
-        stream.write(text.encode("utf-8", "replace"))
+        if form not in RASTERS:
+            stream.write(text.encode("utf-8", "replace"))
+            return
+        import vl_convert  # slow to load
+
+        stream.write(vl_convert.svg_to_png(text, scale=PNG_SCALE) if form == ".png" else vl_convert.svg_to_pdf(text))

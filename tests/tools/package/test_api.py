@@ -187,7 +187,7 @@ VALUES: list[tuple[Call, str]] = [
     (lambda _: GRAPH.what_if({"gemm": -1}), "what_if(changes) for 'gemm' takes a number of 0 or more, not -1"),
     (lambda _: GRAPH.what_if({"class:magic": 0.5}), "there is no class 'magic', only host, computation, "),
     (lambda _: GRAPH.what_if({"(": 0.5}), "'(' is not a regular expression"),
-    (lambda _: GRAPH.draw("part.png"), "must end in .svg, .dot, .graphml"),
+    (lambda _: GRAPH.draw("part.jpg"), "must end in .svg, .png, .pdf, .dot, .graphml"),
     (lambda _: eg.merge(FOLDER, "merged.txt"), "end it in .db, .json, .json.gz"),
     (lambda _: eg.generate("nonsense", "nowhere"), "no such job"),
     (lambda _: eg.report(FOLDER, only=["kernel_breakdwon"]), "there is no analysis 'kernel_breakdwon': did you mean 'kernel_breakdown'"),

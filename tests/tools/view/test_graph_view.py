@@ -214,6 +214,20 @@ def test_gzip_by_suffix(graph_file: Path, out: Path) -> None:
     assert gzip.decompress((out / "g.svg.gz").read_bytes()).startswith(b"<svg")
 
 
+@pytest.mark.parametrize(("form", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_every_graph_of_a_folder_is_drawn_and_two_of_one_rank_are_refused(tmp_path, out, run, form, magic) -> None:
+    pytest.importorskip("vl_convert")
+    for rank in range(2):
+        of_rank = GraphBuilder(rank=rank)
+        of_rank.host("op", 0, 10)
+        of_rank.build().write(str(tmp_path / f"graph.{rank}.et"))
+    assert run("trace-view", tmp_path, "-o", out / f"g.{form}").code == 0
+    assert {path.name: path.read_bytes()[:4] for path in out.iterdir()} == {f"g.rank{n}.{form}": magic for n in (0, 1)}
+    (tmp_path / "again.et").write_bytes((tmp_path / "graph.0.et").read_bytes())
+    ended = run("trace-view", tmp_path, tmp_path / "again.et", "-o", out / "h.svg")
+    assert ended.code == 1 and "again.et are graphs of one rank" in ended.err
+
+
 @pytest.mark.parametrize("form", ["svg", "dot"])
 def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(g: GraphBuilder, tmp_path, out, run, form) -> None:
     for number in range(PICTURED + 1):
@@ -240,7 +254,7 @@ def test_what_cannot_be_drawn_is_one_line_and_leaves_the_old_file(graph_file, ou
 SVG_WITH_WRONG = ("--hops 2", "--around 1 --hops -1", "--time 5", "--time 5:1", "--time a:b")
 
 
-@pytest.mark.parametrize("arguments", ["", "-o g.png", "-o g", *(f"-o g.svg {wrong}" for wrong in SVG_WITH_WRONG)])
+@pytest.mark.parametrize("arguments", ["", "-o g.jpg", "-o g", *(f"-o g.svg {wrong}" for wrong in SVG_WITH_WRONG)])
 def test_wrong_usage_ends_with_2(graph_file: Path, run: Command, arguments: str) -> None:
     ended = run("trace-view", graph_file, *arguments.split())
     assert ended.code == 2 and "error" in ended.err
