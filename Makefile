@@ -107,10 +107,12 @@ $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 # without a network what is installed already will do, and the next demo tries again
+# an installation that is there stays as it is, editable or not, and gets what the page needs
 $(VENV)/.report: pyproject.toml | $(VENV)/bin/python
-	@echo "$(BIN)/python -m pip install --editable '.[report]'"
-	@if $(BIN)/python $(PIP) install --editable '.[report]' 2>$(VENV)/report.log; then touch $@ $(VENV)/.ready; \
-		else $(MAKE) --no-print-directory $(VENV)/.ready; fi
+	@if [ -x $(BIN)/trace-build ]; then $(BIN)/python $(PIP) install 'execgraph[report]' 2>$(VENV)/report.log && touch $@ || true; \
+		else echo "$(BIN)/python -m pip install --editable '.[report]'"; \
+		if $(BIN)/python $(PIP) install --editable '.[report]' 2>$(VENV)/report.log; then touch $@ $(VENV)/.ready; \
+		else $(MAKE) --no-print-directory $(VENV)/.ready; fi; fi
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(PIP) install --editable '.[test]'
