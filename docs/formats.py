@@ -23,7 +23,7 @@ from execgraph.schema.reasons import Counts, to_json
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
-from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES  # noqa: E402
+from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES, Where  # noqa: E402
 from kernel_words import FAMILIES  # noqa: E402
 from linked_words import KNOWN_BY, RECORDS, Member, Record  # noqa: E402
 
@@ -40,171 +40,106 @@ WORDS = {
 
 
 GRAPH = """
-What is in a graph file (`graph.0.et`), and what does each field mean? This page lists every field, attribute and
-metadata key with its type and unit. To look into a file, turn it into JSON with `trace-jsonize`, or load it in Python
-with `execgraph.read_graph`. The tables below are generated from the code.
+A graph file (`graph.0.et`) holds what a rank ran, as nodes, and what each node waited for. To look into one, turn it
+into [JSON](#the-json-form) with `trace-jsonize graph.0.et -o graph.0.json`, or load it in Python with
+`execgraph.read_graph`. This page says [when a node starts](#when-does-a-node-start), and explains every
+[field](#fields-of-a-node), [attribute](#attributes) and key of the [metadata](#metadata).
 
 ## What a file holds
 
-A `.et` file holds protobuf messages of `schema/graph/execution_graph.proto` in the clone: one `GlobalMetadata`, then
-one `Node` for each node. Each message begins with its length as a varint. Readers recognise gzip by the content;
-writers compress if the name ends in `.gz`. `trace-jsonize` writes a file as JSON, and the same file again from that
-JSON.
+There are five kinds of nodes. The first three are *host nodes*: `is_cpu_op` is true.
 
-There are five kinds of nodes that take time. The first three are *host nodes*, work or waiting of a CPU thread:
+- A **slice** is a piece of an op's time on its thread. A new one begins where the op calls another or launches work.
+- A **wait** is a call that returns only after work of the device has ended. One of its dependencies has bit 16.
+- **Idle** is time of a thread between its ops: Python, or nothing that was recorded. Its name is `host idle`.
+- An **activity** is a kernel, copy or set (`memset`) on the device.
+- A **delay** is time before an activity for which the trace shows no reason. It has the attribute `delay`.
 
-- A **slice** is a piece of an op's time on its thread. Where an op calls another one or launches a kernel, a new slice
-  begins.
-- A **wait** is a call that does not return before work of the device has ended.
-- **Idle** is the time of a thread between its ops: Python, or nothing that the profiler recorded.
-- An **activity** is a kernel, a copy or a set (`memset`) on the device.
-- A **delay** is time before an activity for which the trace shows no reason.
+Process groups are nodes of type `METADATA_NODE`, which take no time. Graphs for ASTRA-sim have [a few
+more](astra-sim.md#how-do-these-graphs-differ-from-others).
 
-This is how a reader tells them apart:
-
-| kind | is recognised by |
-|---|---|
-| delay | it has the attribute `delay` |
-| activity | `is_cpu_op` is false, and it is no delay |
-| wait | `is_cpu_op` is true, and one of its dependencies has bit 16 |
-| idle | `is_cpu_op` is true, and its name is `host idle` |
-| slice | any other node with `is_cpu_op` true, except process groups. Only slices of ops have `slice` |
-
-Process groups are nodes, too, of type `METADATA_NODE`, and take no time. Graphs for ASTRA-sim have a few more, which
-[that page](astra-sim.md#how-do-these-graphs-differ-from-others) explains.
-
-An edge means that a node starts only after another has ended. The list `data_deps` of a node holds the ids of the nodes
-that it waits for, and the list `data_dep_kinds` says of each of them [why](#why-a-dependency-is-there). You can see
-what each kind of edge is for by [leaving it out](accuracy.md#what-each-rule-is-for). A *message* is a send or a receive
-between two ranks.
+The list `data_deps` of a node has the ids of the nodes that must end before it starts, and the list `data_dep_kinds`
+says of each [why](#why-a-dependency-is-there).
 
 ![Part of an execution graph: two host threads, two streams, and the edges between them](graph.svg)
 
+The file is a series of protobuf messages of `schema/graph/execution_graph.proto`, each behind its length as a varint:
+one `GlobalMetadata`, then a `Node` for each node. It may be compressed with gzip, and is if the name ends in `.gz`.
+
 ## When does a node start?
 
-A node with dependencies starts when the last of them allows it. Each dependency allows the start a certain time after
-its own end. Its [kind](#why-a-dependency-is-there), the entry of `data_dep_kinds` at the same position, says which
-attribute has that time:
+A node starts when the last of its dependencies allows it. Its entry in `data_dep_kinds` says how long after the end of
+the dependency that is:
 
-| the entry | the node starts no earlier than |
-|---|---|
-| has bit 2 (launch) | the end of the dependency + `latency_ns` |
-| has bit 16 (host sync), and the node is a wait | the end of the dependency + `gap_ns` |
-| has neither | the end of the dependency + `chain_gap_ns` |
+- `latency_ns`, if the entry has bit 2 (launch);
+- `gap_ns`, if it has bit 16 (host sync) and the node is a wait;
+- `chain_gap_ns`, if neither.
 
 An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. If the node has `host_delay_ns`,
-that passes after all of this. The node ends `duration_ns` after its start. The other bits say why a dependency is
-there, and do not change when the node starts.
+that passes after all of this. The node ends `duration_ns` after its start. Other bits do not change times.
 
 A node **without dependencies** starts when it did in the measured run, if it is the first of its thread or stream.
-Otherwise it starts at 0, when the first node of its rank does, so that a missing dependency shows. A dependency of bit
-2 or 4 may go through a delay: then the delay depends on the launch or on the kernel before, and the activity on the
-delay. Both entries have that bit.
+Otherwise it starts at 0, when the first node of its rank does, so that a missing dependency shows.
 
-The metadata `concurrency_limit_of_device_N` is no part of these rules, and a simulator need not obey it. `trace-replay`
-obeys it only if durations are changed: then no more activities of the device run at once.
+If an activity started later than these rules say, a **delay** node takes the rest of the time, on no stream or thread.
+It depends on the launch or on the kernel before, and the activity on the delay; both entries have bit 2 or 4.
+`trace-convert --no-delays` leaves delays out.
 
-### Activities
-
-A launched kernel does not start at once, and a stream pauses a little between two kernels. So an activity starts at
-
-```text
-the later of   end of its launch                + latency_ns
-               end of each other dependency     + chain_gap_ns
-```
-
-This is what `trace-replay` computes; after a change of durations it obeys `concurrency_limit_of_device_N` as well.
-`gap_ns` is what lay in the measured run between the end of the last dependency and the start. An attribute that is
-absent equals `gap_ns`. A reader that knows only `gap_ns` adds it to the end of the last dependency, and gets the
+If durations are changed, `trace-replay` also runs no more activities at once than `concurrency_limit_of_device_N` says.
+A simulator need not obey that. One that knows only `gap_ns` adds it to the end of the last dependency, and gets the
 measured run.
-
-If an activity started later than this formula says, the rest of the time is a node with the attribute `delay`, on no
-stream and on no thread. `trace-convert --no-delays` leaves these nodes out, and `trace-replay --scale class:delay=0`
-lets them take no time.
-
-Start times are as recorded, except those of [waits](#waits). Those of activities are on the device's clock. The
-metadata `clock_offset_ns` says how much to add for the host's clock.
 
 ### Waits
 
-A call such as `cudaStreamSynchronize` takes some time even if the device is idle already. That is the `duration_ns` of
-a wait: the median of the calls of its name in this trace that had nothing to wait for. The call returns a little after
-the awaited work has ended; what this took beyond `duration_ns` is the `gap_ns` of the wait. So
-
-```text
-end of the wait = the later of   end of what it waits for          + gap_ns
-                                 end of the host node before it    + chain_gap_ns
-                  + duration_ns
-```
-
-`chain_gap_ns` is 0 unless the two clocks disagree a little. So an unchanged replay ends when the run did, and a call
-that no longer has to wait still takes its usual time. In a trace without calls that had nothing to wait for, waits have
-neither attribute, and last from the end of what was awaited to the end of the call.
+The `duration_ns` of a wait is what such a call takes on an idle device: the median of the calls of its name in this
+trace that had nothing to wait for. Its `gap_ns` is what the call took beyond that after the awaited work had ended. Its
+`chain_gap_ns` is 0 unless the clocks disagree a little. If a trace has no such calls, waits have no gaps, and last from
+the end of what was awaited to that of the call.
 
 ## What happens between ranks?
 
-A job is one graph for each rank. This is how `trace-replay` plays them together:
+A job is one graph for each rank. `trace-replay` plays them together:
 
-1. **Members find each other.** Nodes of several ranks are one collective if they have the same group, the same
-   `comm_type` and the same `comm_seq`. The same group means the same `pg_ranks` (or, where nodes lack it, the metadata
-   `ranks_of_group_` of their `pg_name`), or the same recorded name where no ranks were recorded. If a group's numbers
-   are not recorded, or if far more collectives match by their order than by number, the order of ids counts: the first
-   of a rank matches the first of another. A send matches the receive of the same `comm_src`, `comm_dst` and `comm_tag`,
-   in order. If a node lacks one of the two sides, its own rank takes that place.
-2. **It starts when the last member arrives.** A member arrives when its own dependencies allow it to start, by the
-   rules above.
-3. **It lasts as long as its shortest member:** the smallest `duration_ns` of any member. The others are longer because
-   they waited. All members end together.
-4. **A send and its receive** are the two members of a match: the later one starts both, and both end together. A kernel
-   with several messages ends with the last of them.
-5. **Absent members are not waited for.** A collective of which only one rank is there, and a message without its other
-   end, take the measured time of the node.
+1. **Members find each other** by their group, `comm_type` and `comm_seq`. The group is `pg_ranks`, or the metadata
+   `ranks_of_group_` of `pg_name`; where no ranks were recorded, the recorded name. If no numbers were recorded, or far
+   more collectives match by order than by number, the order of ids counts. A message (a send or a receive) finds its
+   other end by `comm_src`, `comm_dst` and `comm_tag`, in order. An absent `comm_src` or `comm_dst` is the own rank.
+2. **A collective starts** when the dependencies of its last member allow it. **It lasts** as long as its shortest
+   member, because the others include waiting. All members end together.
+3. **A send and its receive** start with the later one and end together. A kernel with several messages ends with the
+   last.
+4. **Absent members are not waited for.** A collective of which only one rank is there, or a message without its other
+   end, takes its measured time.
 
-On host threads (gloo), members do not end together. Each ends as long after the last arrival as it did in the measured
-run; if its `duration_ns` is changed, that time changes by the same factor. A member of a message, or of a collective
-with a root, may end before others arrive. For such a member only arrivals before its own end count.
+On host threads (gloo) each member ends as long after the last arrival as it did in the measured run; a change of its
+`duration_ns` changes that time by the same factor. For a member of a message, or of a collective with a root, only
+arrivals before its own end count.
 
-**One clock.** `base_time_ns` is not used for this, because clocks of different machines differ. A collective ends at
-the same time on all of its members. So the offset between two ranks is the median of the differences between their ends
-of the collectives that they share, each counted from the first node of its own rank. It is limited so that no member
-ends a collective that another one has not begun. Messages decide only where two ranks share no collective. Ranks that
-share nothing begin together. A rank's nodes without dependencies start that offset later. (In graphs for ASTRA-sim a
-node `start offset` has this time. `trace-replay` leaves it out and computes the offset anew.)
-
-## What does communication carry?
-
-The size of a collective is the number of bytes that the rank puts in. Both ends of a message give it the same tag. A
-kernel may carry several messages (`batch_isend_irecv`). Then `comm_src`, `comm_dst`, `comm_tag` and `comm_size`
-describe the last one, and the lists `coalesced_src`, `coalesced_dst` and so on describe all. For a simulator each
-message gets a node.
+**Clocks** of machines differ, so `base_time_ns` is not used. The offset between two ranks is the median difference
+between their ends of shared collectives, limited so that no member ends a collective that another has not begun.
+Messages decide for ranks without a shared collective; ranks that share nothing begin together.
 
 ## The JSON form
 
-`trace-jsonize graph.0.et -o graph.0.json` writes an object with two members: `metadata`, with `version` and `attr`, and
-`nodes`, a list with a node on each line. `trace-replay` and `execgraph.read_graph` read it as well as the `.et` file.
-This is a kernel, broken into several lines. It starts 1,159 ns after node 36, the kernel before it on stream 7, or
-1,330 ns after node 15, its launch, whichever is later:
+The object has `metadata`, with `version` and `attr`, and `nodes`, with a node on each line. `trace-replay` and
+`execgraph.read_graph` read it, and `trace-jsonize` makes the same `.et` file of it again. This is a kernel, shortened.
+It starts 1,330 ns after its launch (node 15) or 1,159 ns after the kernel before it (node 36), whichever is later:
 
 ```text
 {"id": 43, "name": "ampere_sgemm_128x128_tn", "type": "COMP_NODE", "ctrl_deps": [15], "data_deps": [15, 36],
  "start_time_micros": 2592000000191, "duration_micros": 147,
  "attr": [{"name": "is_cpu_op", "bool_val": false}, {"name": "start_time_ns", "int64_val": 2592000000191119},
           {"name": "duration_ns", "int64_val": 145981}, {"name": "gap_ns", "int64_val": 1159},
-          {"name": "latency_ns", "int64_val": 1330}, {"name": "overlap_ns", "int64_val": 0},
-          {"name": "op_id", "int64_val": 32}, {"name": "device", "int64_val": 0}, {"name": "stream", "int64_val": 7},
-          {"name": "correlation", "int64_val": 10}, {"name": "cat", "string_val": "kernel"},
-          {"name": "num_ops", "int64_val": 17179869184}, {"name": "tensor_size", "uint64_val": 50339840},
-          {"name": "element_size", "int32_val": 4}, {"name": "data_dep_kinds", "int32_list": {"values": [2, 4]}}]}
+          {"name": "latency_ns", "int64_val": 1330}, {"name": "stream", "int64_val": 7},
+          {"name": "cat", "string_val": "kernel"},
+          {"name": "data_dep_kinds", "int32_list": {"values": [2, 4]}}]}
 ```
 
-- Keys are the [fields of a node](#fields-of-a-node). A field that the file does not have is absent, except lists of
-  dependencies, which are then empty.
-- `type` is the name of the [type](#types).
-- An attribute has `name` and one value, whose key is the type in the [table of attributes](#attributes). The values of
-  `int32_list` and `int64_list` are in an object with the key `values`.
-- All numbers are JSON numbers, also those of 64 bits. A parser that turns them into doubles loses digits of
-  `base_time_ns`.
+Absent fields are left out, except lists of dependencies. Numbers have up to 64 bits: a parser that turns them into
+doubles loses digits.
 """
+
+EXACT_TYPES = "A value is an `int64_val` unless another type is named, and readers must ask for exactly that type."
 
 LINKED_TRACE = """
 What is in the file that `trace-link` writes and `trace-convert` reads? This page lists every table and member. Most
@@ -277,26 +212,36 @@ the kernel's number format (`element_size`, and for tf32 the kernel's name).
 
 def graph() -> str:
     """docs/graph.md."""
-    attributes = [
-        (code(a.name), code(a.value), MEANINGS[a.name].where.value, a.unit, MEANINGS[a.name].text) for a in ATTRIBUTES
-    ]
-    metadata = [(code(m.name + "N" * m.name.endswith("_")), code(m.value), m.unit, m.meaning) for m in METADATA]
+    of_nodes = {
+        where: items(
+            (typed(name, kind), MEANINGS[name].text) for name, kind, _ in ATTRIBUTES if MEANINGS[name].where is where
+        )
+        for where in Where
+    }
+    metadata = [(typed(m.name + "N" * m.name.endswith("_"), m.value), m.meaning) for m in METADATA]
     sections = {
-        "Fields of a node": table(
-            "field type meaning", ((code(name), kind, FIELDS[name]) for name, kind in node_fields())
-        ),
-        "Types": table("number type is", ((kind.value, code(f"{kind.name}_NODE"), is_) for kind, is_ in TYPES.items())),
-        "Attributes": "A node has an attribute only if there is something to say. "
-        "Readers must ask for exactly this type.\n\n" + table("attribute type on unit meaning", attributes),
-        "Why a dependency is there": table("bit kind meaning", ((k.value, k.label, why) for k, why in KINDS.items())),
-        "Delays": table(
-            "number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAY_CAUSES.items())
-        ),
-        "Collectives": table("number collective", ((kind.value, code(kind.name)) for kind in CollectiveType)),
-        "Metadata": f"The first message of a file has `version`, {FORMAT_VERSION}, and these attributes:\n\n"
-        + table("key type unit meaning", metadata),
+        "Fields of a node": items((f"{code(name)} {kind}", FIELDS[name]) for name, kind in node_fields()),
+        "Types": items((f"{kind.value} {code(f'{kind.name}_NODE')}", is_) for kind, is_ in TYPES.items() if is_)
+        + "\n\nOther types of Chakra are read; storage, batches and checkpoints are replayed as work of the host.",
+        "Attributes": f"{EXACT_TYPES} A node has an attribute only if there is something to say.\n\n"
+        + "\n\n".join(f"**{where.value}**\n\n{attributes}" for where, attributes in of_nodes.items()),
+        "Why a dependency is there": items((f"**{k.value} {k.label}**", why) for k, why in KINDS.items()),
+        "Delays": items((f"**{cause.value} {cause.label}**", why) for cause, why in DELAY_CAUSES.items()),
+        "Collectives": ", ".join(f"{kind.value} {code(kind.name)}" for kind in CollectiveType) + ".",
+        "Metadata": f"The first message of a file has `version`, {FORMAT_VERSION}, and these attributes, where known. "
+        "`capture` adds further measurements; a changed run has `changed_by`.\n\n" + items(metadata),
     }
     return page("The execution graph: what does each field mean?", GRAPH, sections)
+
+
+def typed(name: str, kind: str) -> str:
+    """The name of an attribute, with its type unless that is the usual one."""
+    return code(name) if kind == "int64_val" else f"{code(name)} {kind}"
+
+
+def items(rows: Iterable[tuple[str, str]]) -> str:
+    """A list of what is explained and its meaning."""
+    return "\n".join(f"- {what}: {meaning}" for what, meaning in rows)
 
 
 def linked_trace() -> str:

@@ -25,24 +25,24 @@ from execgraph.schema.reasons import in_words
 class Where(Enum):
     """The nodes that may have an attribute."""
 
-    NODES = "every node"
-    DEPENDENT = "nodes with `data_deps`"
-    HOST = "host nodes"
-    SLICES = "slices of ops"
-    WORK = "slices of ops, activities"
-    CALLED = "slices of ops, calls, waits, activities"
-    ACTIVITIES = "activities"
-    ACTIVITIES_AND_WAITS = "activities, waits"
-    COMPUTATION = "computation of the device"
-    DELAYS = "delays"
-    EXCESS = "the nodes `beyond the fitted network` of graphs for ASTRA-sim"
-    OFFSET = "the node `start offset` of graphs for ASTRA-sim"
-    DEVICE_ONLY = "activities and communication of graphs without host"
-    COMMUNICATION = "communication"
-    COLLECTIVES = "collectives"
-    ROOTED = "messages, collectives with a root"
-    MESSAGES = "messages"
-    COALESCED = "activities that carry several messages"
+    NODES = "Every node"
+    DEPENDENT = "Nodes with `data_deps`"
+    ACTIVITIES_AND_WAITS = "Activities, waits"
+    ACTIVITIES = "Activities"
+    COMPUTATION = "Computing activities"
+    DELAYS = "Delays"
+    HOST = "Host nodes"
+    SLICES = "Slices of ops"
+    WORK = "Slices of ops, activities"
+    CALLED = "Slices, waits, activities"
+    COMMUNICATION = "Communication"
+    COLLECTIVES = "Collectives"
+    ROOTED = "Messages, collectives with a root"
+    MESSAGES = "Messages"
+    COALESCED = "Kernels with several messages"
+    DEVICE_ONLY = "Graphs without host"
+    OFFSET = "`start offset` (for ASTRA-sim; `duration_ns` is 0)"
+    EXCESS = "`beyond the fitted network` (the same)"
 
 
 class Meaning(NamedTuple):
@@ -55,109 +55,95 @@ class Meaning(NamedTuple):
 # fmt: off
 MEANINGS = {
     "is_cpu_op": Meaning(Where.NODES,
-        "true for work of the host, false for activities and delays; for ASTRA-sim false for communication on the host,"
-        " too"),
+        "true for work of the host, for ASTRA-sim unless it is communication"),
     "start_time_ns": Meaning(Where.NODES,
-        "measured start; of activities on the device's clock, see `clock_offset_ns`; of waits the end of what was"
-        " awaited, plus `gap_ns`"),
+        "measured start; of activities on the device's clock; of waits the end of what was awaited, plus `gap_ns`"),
     "duration_ns": Meaning(Where.NODES,
-        "measured length, without the gap before it and without `overlap_ns`; of waits the usual time of such a call"),
+        "measured length, without `gap_ns` and `overlap_ns`; of waits [the usual time](#waits)"),
     "gap_ns": Meaning(Where.ACTIVITIES_AND_WAITS,
-        "in the measured run, from the end of the last dependency to the start; nothing works in that time; of waits"
-        " see [how long a wait takes](#waits)"),
+        "measured time from the end of the last dependency to the start"),
     "latency_ns": Meaning(Where.ACTIVITIES,
-        "least time from the end of the launch to the start, see [when an activity"
-        " starts](#when-does-a-node-start); absent if it equals `gap_ns`"),
+        "least time from the end of the launch [to the start](#when-does-a-node-start)"),
     "chain_gap_ns": Meaning(Where.ACTIVITIES_AND_WAITS,
-        "least time from the end of any other dependency to the start; absent if it equals `gap_ns`; of waits from the"
-        " end of the host node before"),
+        "least time from the end of any other dependency to the start"),
     "delay": Meaning(Where.DELAYS,
-        "the cause, by the table of delays below; only delays have it"),
+        "[the cause](#delays)"),
     "overlap_ns": Meaning(Where.ACTIVITIES,
-        "what was cut off the end, as the next activity of the stream had begun; with `duration_ns` the recorded"
-        " length"),
+        "cut off the end, because the next activity of the stream had begun"),
     "host_delay_ns": Meaning(Where.DEVICE_ONLY,
-        "host time that the node had to wait for; passes before the gap and the start"),
+        "host time that the node had to wait for"),
     "start_offset_ns": Meaning(Where.OFFSET,
-        "how much later than the first rank of the job this one began to record, on the clock of all; `duration_micros` is the same in"
-        " whole µs, and `duration_ns` 0, as the measured run of the rank itself begins after it"),
+        "how much later than the first rank this one began to record"),
     "excess_ns": Meaning(Where.EXCESS,
-        "how much longer than in the fitted network the collective before it took; `duration_micros` is the same in whole µs, and"
-        " `duration_ns` 0, as `duration_ns` of the collective is all that it took"),
+        "how much longer than in that network the collective before took"),
     "op_id": Meaning(Where.WORK,
-        "the op's id in the host trace, of an activity that of the op that launched it; absent for ops that only the"
-        " device trace holds"),
+        "the op's id in the host trace, of an activity that of the launching op; absent if it has none"),
     "slice": Meaning(Where.SLICES,
-        "which slice of its op this is, from 0"),
+        "number of the slice in its op, from 0"),
     "tid": Meaning(Where.HOST,
-        "the thread as the operating system numbers it; threads that were not recorded have numbers below all others"),
+        "the operating system's number of the thread; smallest for threads that were not recorded"),
     "rf_id": Meaning(Where.SLICES,
-        "record-function id, which counts the ops of a process; 0 for none"),
+        "record-function id; 0 for none"),
     "fw_parent": Meaning(Where.SLICES,
-        "id of the op that was running in the forward thread when this op of the backward pass began; 0 for none"),
+        "id of the op that the forward thread ran when this backward op began; 0 for none"),
     "seq_id": Meaning(Where.SLICES,
-        "autograd's sequence number, the same for a forward op and the backward op that differentiates it; -1 for"
-        " none"),
+        "autograd's sequence number, which a forward op and its backward op share; -1 for none"),
     "scope": Meaning(Where.SLICES,
-        "PyTorch's record scope: 0 function, 1 backward function, 7 annotation of a user"),
+        "0 function, 1 backward function, 7 annotation of a user"),
     "fw_tid": Meaning(Where.SLICES,
-        "the forward thread, as the host trace numbers threads, of an op of the backward pass; 0 for none"),
+        "forward thread of a backward op, as the host trace numbers it; 0 for none"),
     "op_schema": Meaning(Where.SLICES,
-        "the op's signature, as `aten::mm(Tensor self, Tensor mat2) -> Tensor`"),
+        "the op's signature"),
     "module": Meaning(Where.CALLED,
-        "path of the nn.Module that it was done for, with the numbers that the profiler gives, as"
-        " `Net_0/Sequential_0/Linear_2`; backward that of the forward op; with `--modules`"),
+        "path of its nn.Module, as `Net_0/Linear_2`, backward that of the forward op; with `--modules`"),
     "python_function": Meaning(Where.CALLED,
-        "innermost Python function around it, as `train.py(12): step`; backward that around the forward op; with"
-        " `--modules`"),
+        "innermost Python function around it, as `train.py(12): step`; likewise"),
     "device": Meaning(Where.ACTIVITIES,
         "number of the device"),
     "stream": Meaning(Where.ACTIVITIES,
-        "number of the stream (or queue) on the device"),
+        "number of the stream or queue"),
     "correlation": Meaning(Where.ACTIVITIES,
-        "what the profiler numbers launch calls by: an activity has the number of its call"),
+        "the profiler's number of the launch call"),
     "cat": Meaning(Where.ACTIVITIES,
-        "category as recorded: `kernel`, `gpu_memcpy`, `gpu_memset` and what other vendors write"),
+        "recorded category, as `kernel` or `gpu_memcpy`"),
     "num_ops": Meaning(Where.COMPUTATION,
-        "floating-point operations, by the [table of ops](kernel-work.md); absent where not known"),
+        "[floating-point operations](kernel-work.md); absent if unknown"),
     "tensor_size": Meaning(Where.COMPUTATION,
-        "read and written, by the same table; absent where not known"),
+        "[bytes](kernel-work.md) read and written; absent if unknown"),
     "element_size": Meaning(Where.COMPUTATION,
-        "of an element of the op's largest tensor, which shows the number format"),
+        "bytes of an element of the op's largest tensor"),
     "comm_type": Meaning(Where.COLLECTIVES,
-        "which collective, by the table of collectives below"),
+        "[which collective](#collectives)"),
     "comm_size": Meaning(Where.COMMUNICATION,
-        "what the rank puts into a collective, or what a message carries; of a node with several messages, the last one's"),
+        "bytes that the rank puts into a collective, or that a message carries"),
     "comm_split": Meaning(Where.COLLECTIVES,
-        "what of `comm_size` goes to each member of an all-to-all, in the order of `pg_ranks`; where it was recorded"),
+        "bytes to each member of an all-to-all, in the order of `pg_ranks`"),
     "comm_seq": Meaning(Where.COMMUNICATION,
-        "sequence number in the process group, as recorded"),
+        "recorded sequence number in the process group"),
     "pg_name": Meaning(Where.COMMUNICATION,
-        "the process group: its recorded name, or its key in the file of communicator groups where one is written or"
-        " given; there empty for all ranks"),
+        "the process group's recorded name, or its key in `comm_groups.json`, there empty for all ranks"),
     "pg_recorded": Meaning(Where.COMMUNICATION,
-        "the process group's recorded name, whatever `pg_name` is"),
+        "the process group's recorded name"),
     "pg_desc": Meaning(Where.COMMUNICATION,
-        "what the process group is for, as its maker described it; absent where not recorded"),
+        "its recorded description"),
     "pg_ranks": Meaning(Where.COMMUNICATION,
-        "global ranks of the group's members, in its order; absent where not known, or where the metadata has them, see"
-        " `ranks_of_group_`"),
+        "global ranks of its members, in its order; absent if unknown, or in `ranks_of_group_`"),
     "comm_src": Meaning(Where.ROOTED,
-        "global rank that sends, or the root that a collective goes out from; -1 where not recorded"),
+        "global rank that sends, or root; -1 if unknown"),
     "comm_dst": Meaning(Where.ROOTED,
-        "global rank that receives, or the root that a collective ends at; -1 where not recorded"),
+        "global rank that receives, or root; -1 if unknown"),
     "comm_tag": Meaning(Where.MESSAGES,
-        "the same at both ends of a message, and another one for every message from one rank to another"),
+        "the same at both ends, another for every message between two ranks"),
     "coalesced_src": Meaning(Where.COALESCED,
-        "`comm_src` of each message, the sends first; this and the next three are parallel"),
+        "`comm_src` of each message, sends first; `comm_src` has the last one's"),
     "coalesced_dst": Meaning(Where.COALESCED,
-        "`comm_dst` of each message"),
+        "`comm_dst` of each"),
     "coalesced_tag": Meaning(Where.COALESCED,
-        "`comm_tag` of each message"),
+        "`comm_tag` of each"),
     "coalesced_size": Meaning(Where.COALESCED,
-        "`comm_size` of each message"),
+        "`comm_size` of each"),
     "data_dep_kinds": Meaning(Where.DEPENDENT,
-        "why each of `data_deps` is there, parallel to it: a sum of bits from the table of kinds below"),
+        "[why](#why-a-dependency-is-there) each of `data_deps` is there: a sum of bits"),
 }
 # fmt: on
 
@@ -174,101 +160,82 @@ class MetadataKey(NamedTuple):
 # fmt: off
 METADATA = (
     MetadataKey("tool", "string_val", "", "what wrote the file, and its version"),
-    MetadataKey("schema", "string_val", "", "the field `schema` of the host trace, such as `1.1.1-chakra.0.0.4`; empty"
-                                            " without a host trace"),
-    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; where only some ranks of a job"
-                                         " were built for ASTRA-sim, which numbers them anew, the new number"),
-    MetadataKey("world_size", "int64_val", "", "how many ranks the job has, -1 where not recorded"),
-    MetadataKey("pid", "int64_val", "", "the process's number, -1 where not recorded"),
-    MetadataKey("base_time_ns", "int64_val", "ns", "to be added to start times for the time since 1970; 0 where none"
-                                                   " was recorded"),
-    MetadataKey("target", "string_val", "", "who the graph is for: `generic` or `astra-sim`"),
-    MetadataKey("resolution_ns", "int64_val", "ns", "the unit in which the trace counts time: 1000 for traces in whole"
-                                                    " µs"),
+    MetadataKey("schema", "string_val", "", "`schema` of the host trace; empty without one"),
+    MetadataKey("rank", "int64_val", "", "-1 if unknown; a new number if only some ranks were built for ASTRA-sim"),
+    MetadataKey("world_size", "int64_val", "", "number of ranks, -1 if unknown"),
+    MetadataKey("pid", "int64_val", "", "the process's number, -1 if unknown"),
+    MetadataKey("base_time_ns", "int64_val", "ns", "to add to start times for the time since 1970; 0 if unknown"),
+    MetadataKey("target", "string_val", "", "`generic` or `astra-sim`"),
+    MetadataKey("resolution_ns", "int64_val", "ns", "unit of the trace's times: 1000 for whole µs"),
     MetadataKey("clock_offset_ns", "int64_val", "ns",
-        "to be added to activities' start times for the host's clock; of a device clock that drifts the mean"),
-    MetadataKey("source_host", "string_val", "", "name of the host trace's file; empty without one"),
-    MetadataKey("source_device", "string_val", "", "name of the device trace's file"),
-    MetadataKey(STEP_START, "int64_val", "ns", "when the profiler's step of this number began, on the host's clock; of runs with"
-                                               " marked steps"),
-    MetadataKey(STEPS, "int64_val", "", "how many steps the graph holds; only with the next one"),
-    MetadataKey(STEP_WITHOUT_PROFILER_NS, "int64_val", "ns",
-        "how long a step takes without a profiler, as `capture` measured it; absent where it was not measured"),
+        "to add to activities' starts for the host's clock; the mean, if the device's drifts"),
+    MetadataKey("source_host", "string_val", "", "the host trace's file; empty without one"),
+    MetadataKey("source_device", "string_val", "", "the device trace's file"),
+    MetadataKey(STEP_START, "int64_val", "ns", "start of the profiler's step of this number, on the host's clock"),
+    MetadataKey(STEPS, "int64_val", "", "number of steps; only with `step_without_profiler_ns`"),
+    MetadataKey(STEP_WITHOUT_PROFILER_NS, "int64_val", "ns", "a step without a profiler, as `capture` measured it"),
     MetadataKey(DATA_WAIT_WITHOUT_PROFILER_NS, "int64_val", "ns",
-        "how long the loop waits for PyTorch's data loader in such a step; absent where it does not"),
-    MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran"
-                                               " anything"),
-    *(MetadataKey(name, "int64_val", "", f"the number of {in_words(reason)}; absent for none") for name, reason in LOSSES.items()),
+        "how much of that the loop waits for PyTorch's data loader"),
+    MetadataKey(DEVICE_NAME, "string_val", "", "recorded name of the device of this number"),
+    *(MetadataKey(name, "int64_val", "", f"number of {in_words(reason)}") for name, reason in LOSSES.items()),
     MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",
-        "how many the device of this number ran at once at most, though more were ready; only of devices that were"
-        " full"),
+        "how many activities a full device ran at once at most, though more were ready"),
     MetadataKey(RANKS_OF_GROUP, "string_val", "",
-        "global ranks of the process group of this `pg_name`, as `0-3,8` or `0-56:8` (each eighth); in graphs of scaled"
-        " jobs"),
+        "ranks of the group of this `pg_name`, as `0-3,8` or `0-56:8` (each eighth); in scaled jobs"),
 )
 # fmt: on
 
 # fmt: off
 FIELDS = {
-    "id": "from 1 on; a node's dependencies have smaller ids. Ids are in the order of the measured starts, for ASTRA-sim of the"
-          " ends",
-    "name": "of the op, call or activity as recorded; `host idle`, `unrecorded host`, `host delay`, `start offset`,"
-            " `host time after the last activity` and delays are named here",
-    "type": "by the table of types below",
-    "ctrl_deps": "at most one: the slice that launched an activity, or the calling op's slice before a slice; implied"
-                 " by `data_deps`",
-    "data_deps": "the nodes that must have ended before this one starts",
+    "id": "from 1, in the order of the measured starts, for ASTRA-sim of the ends; dependencies have smaller ids",
+    "name": "as recorded, or for nodes that execgraph adds what they are",
+    "type": "[kind of node](#types)",
+    "ctrl_deps": "the slice that launched an activity, or that called an op; implied by `data_deps`",
+    "data_deps": "the nodes that must end before this one starts",
     "start_time_micros": "`start_time_ns` in whole µs",
-    "duration_micros": "the sum of `duration_ns`, `gap_ns` and `host_delay_ns` in whole µs, rounded so that the total of"
-                       " each thread and stream is right to 1 µs; for ASTRA-sim the gap is [another"
-                       " one](astra-sim.md#gaps-and-what-if), and time in which something else of its kind ran is not"
-                       " counted twice",
-    "inputs": "arguments of the op, on its first slice: values, shapes and types, each a JSON text; not with `--io"
-              " none` or without host",
+    "duration_micros": "`duration_ns` + `gap_ns` + `host_delay_ns` in µs, rounded so that the total of each thread and"
+                       " stream is right; for ASTRA-sim [with other gaps](astra-sim.md#gaps-and-what-if)",
+    "inputs": "the op's arguments, on its first slice: values, shapes and types as JSON texts; not with `--io none` or"
+              " without host",
     "outputs": "the same of its results",
     "attr": "the attributes below",
-    "storage": "not written; what Chakra's schema says of storage, which `trace-jsonize` keeps as it is",
+    "storage": "not written; kept from Chakra's graphs",
 }
 """Of a node."""
 
 TYPES = {
-    NodeType.INVALID: "not written",
-    NodeType.METADATA: "a process group that the host trace describes; takes no time; in generic graphs alone",
-    NodeType.MEM_LOAD: "not written",
-    NodeType.MEM_STORE: "not written",
-    NodeType.COMP: "all that is no communication: host nodes, kernels, copies and sets, delays",
+    NodeType.INVALID: "",
+    NodeType.METADATA: "a process group; in generic graphs only",
+    NodeType.MEM_LOAD: "",
+    NodeType.MEM_STORE: "",
+    NodeType.COMP: "everything but communication: host nodes, activities, delays",
     NodeType.COMM_SEND: "a message that the rank sends",
     NodeType.COMM_RECV: "a message that the rank receives",
     NodeType.COMM_COLL: "the rank's part in a collective",
-    NodeType.STORAGE: "not written; input or output, which a replay takes for work of the host",
-    NodeType.BATCH: "not written; a batch that is loaded, replayed like the above",
-    NodeType.CHECKPOINT: "not written; a checkpoint, replayed like the above",
+    NodeType.STORAGE: "",
+    NodeType.BATCH: "",
+    NodeType.CHECKPOINT: "",
 }
+"""Those without a meaning are not written."""
 
 KINDS = {
-    DependencyKind.PROGRAM_ORDER: "a host thread's nodes follow each other; what depends on nothing else follows the start offset",
-    DependencyKind.LAUNCH: "an activity follows the host slice that launched it, directly or through a delay",
-    DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream, directly or through a delay",
-    DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own had to wait for, or one of its"
-                               " graph",
-    DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the"
-                              " host awaited for it, and the node at the end all activities",
+    DependencyKind.PROGRAM_ORDER: "nodes of a thread follow each other",
+    DependencyKind.LAUNCH: "an activity follows the slice that launched it",
+    DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream",
+    DependencyKind.EVENT_WAIT: "an activity follows one that its stream, or its graph, had to wait for",
+    DependencyKind.HOST_SYNC: "a wait follows what it awaited; without host, activities follow what the host awaited",
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
-    DependencyKind.HANDOFF: "a host thread goes on when another one has reached a point, as the main thread when the"
-                            " backward pass is over",
-    DependencyKind.COLLECTIVE: "communication in the order that all ranks of a job have in common",
+    DependencyKind.HANDOFF: "a thread follows another one that it waited for",
+    DependencyKind.COLLECTIVE: "communication in the order that all ranks share",
     DependencyKind.INFERRED: "beside another bit: known from times alone",
-    DependencyKind.CALL_ORDER: "beside another bit: a wait that is known from the order of calls alone; not in graphs"
-                               " for ASTRA-sim",
-    DependencyKind.LAUNCHED_GRAPH: "an activity follows another one of the CUDA graph that launched both, as the trace"
-                                   " records",
+    DependencyKind.CALL_ORDER: "beside another bit: known from the order of calls alone; not for ASTRA-sim",
+    DependencyKind.LAUNCHED_GRAPH: "recorded between activities of one CUDA graph",
 }
 
 DELAY_CAUSES = {
     Delay.LOST_RECORDS: "the profiler lost what ran in the meantime",
     Delay.CONTENTION: "the device was busy with other work",
-    Delay.START_OF_RECORDING: "a backlog (node `carry-in`): work from before the recording, or before the part, kept"
-                              " the stream busy",
+    Delay.START_OF_RECORDING: "work from before the recording, or the part, kept the stream busy (node `carry-in`)",
     Delay.UNEXPLAINED: "nothing in the trace says why",
 }
 # fmt: on
