@@ -6,7 +6,7 @@ The tables are those of the code; their words are in graph_words.py, kernel_word
 import re
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -18,14 +18,14 @@ from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.codec import FORMAT_VERSION
 from execgraph.schema.graph.nodes import ATTRIBUTES, CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
-from execgraph.schema.reasons import Counts, to_json
+from execgraph.schema.reasons import Counts
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES, Where  # noqa: E402
 from kernel_words import FAMILIES  # noqa: E402
-from linked_words import KNOWN_BY, RECORDS, Member, Record  # noqa: E402
+from linked_words import ACTIVITIES, KNOWN_BY, OPS, RECORDS, Member, Record  # noqa: E402
 
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
 WORDS = {
@@ -142,25 +142,22 @@ doubles loses digits.
 EXACT_TYPES = "A value is an `int64_val` unless another type is named, and readers must ask for exactly that type."
 
 LINKED_TRACE = """
-What is in the file that `trace-link` writes and `trace-convert` reads? This page lists every table and member. Most
-people do not need it: `trace-convert` turns the file into a [graph](graph.md). The tables below are generated from
-the code.
+What is in the file that `trace-link` writes and `trace-convert` reads? Most people do not need it: `trace-build` makes
+[graphs](graph.md) at once. The file is one JSON object, compressed if its name ends in `.gz`.
 
-The file is one JSON object, compressed if its name ends in `.gz`.
-
-- *Ids* are ids of nodes. *Positions* count the rows of a list from 0.
-- Times are as in the device trace: those of ops and calls are on the host's clock, those of activities on the device's.
+- *Id*: of a node. *Position*: of a row in a list, from 0.
+- Activities' times are on the device's clock, all others on the host's.
 - `[integer]` is a list, `{text: integer}` an object with any keys, *tensors* an object of parallel lists.
-- *Default* is what a reader assumes if a member is missing. A member without a default must be there.
+- `?` means that a member may be null. *Required* members must be there. If another is missing, it is null or empty, or
+  has the value behind `=`.
 
-A file with `nodes` alone, as Chakra's linker writes it, is read, too. Then activities are taken to be launched at the
-end of their op, or at their start if that is earlier.
+A file with `nodes` alone, as Chakra's linker writes it, is read, too. Activities then are launched at the end of their
+op, or at their own start if that is earlier.
 """
 
 NODE_ATTRIBUTES = """\
-A list of objects with `name`, `type` and `value`. Every node has these; for their meaning see [the graph](graph.md). The
-exception is `tid`, the host trace's own number of the thread. Whatever else the host trace has for an op, such as the
-arguments of a collective, comes after these.
+Objects with `name`, `type` and `value`, for each node these, as in [the graph](graph.md#attributes), but `tid` is the
+host trace's number. What else the host trace has for an op, such as a collective's arguments, comes after them.
 """
 
 
@@ -246,12 +243,13 @@ def items(rows: Iterable[tuple[str, str]]) -> str:
 
 def linked_trace() -> str:
     """docs/linked-trace.md."""
-    integers = [(code(name), *typed) for name, typed in INTEGER_ATTRIBUTES.items()]
+    attributes = [*((name, *typed) for name, typed in INTEGER_ATTRIBUTES.items()), ("op_schema", "string", '""')]
     sections = {record.title: f"{record.about}\n\n{members_of(record)}" for record in RECORDS} | {
         "Attributes of nodes": NODE_ATTRIBUTES
         + "\n"
-        + table("attribute type default", [*integers, (code("op_schema"), "string", "")]),
-        "How it is known": table("known_by meaning", ((code(evidence), why) for evidence, why in KNOWN_BY.items())),
+        + ", ".join(f"{code(name)} {kind} = {default}" for name, kind, default in attributes)
+        + ".",
+        "How it is known": items((code(evidence), why) for evidence, why in KNOWN_BY.items()),
     }
     return page("The linked trace: what does each member mean?", LINKED_TRACE, sections)
 
@@ -292,26 +290,29 @@ def node_fields() -> list[tuple[str, str]]:
 
 
 def members_of(record: Record) -> str:
-    """The table of a record's members."""
+    """The members of a record in a list, those of one kind of node alone in a list of their own."""
     names = dict(zip(record.read.__struct_fields__, record.read.__struct_encode_fields__, strict=True))
     kinds = {names[field]: in_type_words(kind) for field, kind in get_type_hints(record.read).items()}
-    defaults, of_kinds = default_values(record.read), any(member.of for member in record.members)
+    defaults = default_values(record.read)
 
-    def row(member: Member) -> list[object]:
-        of = [member.of or "both"] if of_kinds else []
-        kind = member.written or kinds[member.name]
-        return [code(member.name), kind, *of, defaults.get(member.name, ""), member.unit, member.meaning]
+    def row(member: Member) -> tuple[str, str]:
+        unit = "" if member.name.endswith(("_ns", "_pct", "_elements")) or not member.unit else f" ({member.unit})"
+        kind = f"{member.written or kinds[member.name]}{defaults.get(member.name, '')}"
+        return f"{code(member.name)} {kind}{unit}", member.meaning
 
-    return table(f"member type {'of ' * of_kinds}default unit meaning", map(row, record.members))
+    members = {of: items(row(member) for member in record.members if member.of == of) for of in ("", OPS, ACTIVITIES)}
+    return "\n\n".join(f"Of {of} alone:\n\n" * bool(of) + rows for of, rows in members.items() if rows)
 
 
 def default_values(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """What a reader takes for the members that may be missing, as JSON."""
+    """What a reader takes for members that are missing, where that is not null or empty."""
     defaults = {}
     for field in msgspec.structs.fields(struct):
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        if default not in (msgspec.NODEFAULT, msgspec.UNSET):
-            defaults[field.encode_name] = code(to_json(default).decode())
+        if default is msgspec.NODEFAULT:
+            defaults[field.encode_name] = ", required"
+        elif isinstance(default, int | float):
+            defaults[field.encode_name] = f" = {default:g}"
     return defaults
 
 
@@ -319,8 +320,9 @@ def in_type_words(kind: Any) -> str:
     """A type as the documents name it: integer, [text], {text: integer}, and links to records."""
     arguments = [in_type_words(argument) for argument in get_args(kind) if argument is not msgspec.UnsetType]
     if get_origin(kind) in (types.UnionType, Union):
-        return " or ".join(dict.fromkeys(a for a in arguments if not (a == "integer" and "number" in arguments)))
-    if get_origin(kind) is list:
+        kinds = dict.fromkeys(a for a in arguments if a != "null" and not (a == "integer" and "number" in arguments))
+        return " or ".join(kinds) + "?" * ("null" in arguments)
+    if get_origin(kind) in (list, Sequence):
         return f"[{arguments[0]}]"
     if get_origin(kind) is dict:
         return f"{{{arguments[0]}: {arguments[1]}}}"

@@ -153,34 +153,33 @@ class MetadataKey(NamedTuple):
 
     name: str
     value: str
-    unit: str
     meaning: str
 
 
 # fmt: off
 METADATA = (
-    MetadataKey("tool", "string_val", "", "what wrote the file, and its version"),
-    MetadataKey("schema", "string_val", "", "`schema` of the host trace; empty without one"),
-    MetadataKey("rank", "int64_val", "", "-1 if unknown; a new number if only some ranks were built for ASTRA-sim"),
-    MetadataKey("world_size", "int64_val", "", "number of ranks, -1 if unknown"),
-    MetadataKey("pid", "int64_val", "", "the process's number, -1 if unknown"),
-    MetadataKey("base_time_ns", "int64_val", "ns", "to add to start times for the time since 1970; 0 if unknown"),
-    MetadataKey("target", "string_val", "", "`generic` or `astra-sim`"),
-    MetadataKey("resolution_ns", "int64_val", "ns", "unit of the trace's times: 1000 for whole µs"),
-    MetadataKey("clock_offset_ns", "int64_val", "ns",
+    MetadataKey("tool", "string_val", "what wrote the file, and its version"),
+    MetadataKey("schema", "string_val", "`schema` of the host trace; empty without one"),
+    MetadataKey("rank", "int64_val", "-1 if unknown; a new number if only some ranks were built for ASTRA-sim"),
+    MetadataKey("world_size", "int64_val", "number of ranks, -1 if unknown"),
+    MetadataKey("pid", "int64_val", "the process's number, -1 if unknown"),
+    MetadataKey("base_time_ns", "int64_val", "to add to start times for the time since 1970; 0 if unknown"),
+    MetadataKey("target", "string_val", "`generic` or `astra-sim`"),
+    MetadataKey("resolution_ns", "int64_val", "unit of the trace's times: 1000 for whole µs"),
+    MetadataKey("clock_offset_ns", "int64_val",
         "to add to activities' starts for the host's clock; the mean, if the device's drifts"),
-    MetadataKey("source_host", "string_val", "", "the host trace's file; empty without one"),
-    MetadataKey("source_device", "string_val", "", "the device trace's file"),
-    MetadataKey(STEP_START, "int64_val", "ns", "start of the profiler's step of this number, on the host's clock"),
-    MetadataKey(STEPS, "int64_val", "", "number of steps; only with `step_without_profiler_ns`"),
-    MetadataKey(STEP_WITHOUT_PROFILER_NS, "int64_val", "ns", "a step without a profiler, as `capture` measured it"),
-    MetadataKey(DATA_WAIT_WITHOUT_PROFILER_NS, "int64_val", "ns",
+    MetadataKey("source_host", "string_val", "the host trace's file; empty without one"),
+    MetadataKey("source_device", "string_val", "the device trace's file"),
+    MetadataKey(STEP_START, "int64_val", "start of the profiler's step of this number, on the host's clock"),
+    MetadataKey(STEPS, "int64_val", "number of steps; only with `step_without_profiler_ns`"),
+    MetadataKey(STEP_WITHOUT_PROFILER_NS, "int64_val", "a step without a profiler, as `capture` measured it"),
+    MetadataKey(DATA_WAIT_WITHOUT_PROFILER_NS, "int64_val",
         "how much of that the loop waits for PyTorch's data loader"),
-    MetadataKey(DEVICE_NAME, "string_val", "", "recorded name of the device of this number"),
-    *(MetadataKey(name, "int64_val", "", f"number of {in_words(reason)}") for name, reason in LOSSES.items()),
-    MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",
+    MetadataKey(DEVICE_NAME, "string_val", "recorded name of the device of this number"),
+    *(MetadataKey(name, "int64_val", f"number of {in_words(reason)}") for name, reason in LOSSES.items()),
+    MetadataKey(CONCURRENCY_LIMIT, "int64_val",
         "how many activities a full device ran at once at most, though more were ready"),
-    MetadataKey(RANKS_OF_GROUP, "string_val", "",
+    MetadataKey(RANKS_OF_GROUP, "string_val",
         "ranks of the group of this `pg_name`, as `0-3,8` or `0-56:8` (each eighth); in scaled jobs"),
 )
 # fmt: on
