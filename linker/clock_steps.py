@@ -7,7 +7,7 @@ contradict each other unless the clock stepped between them.
 
 import numpy as np
 
-from ..schema.columns import Floats, Int64, is_group_start, time_text
+from ..schema.columns import Floats, Int64, is_group_start, rows_of_each, time_text
 from ..schema.linked import Activities, Calls
 from ..schema.machine import ANY_MACHINE, SLOWEST, MachineCalibration
 from .machine import WHOLE, Bounds, bounds_of
@@ -19,13 +19,11 @@ ALIKE = 8
 
 def clock_step(activities: Activities, calls: Calls, awaited: Awaited, clock: MachineCalibration, zero: int) -> str:
     """Returns where the device's clock steps most, in µs after `zero` (ns), and by how much; else "". O(n log n)."""
-    latency, begun = _idle_latencies(activities, calls)
-    if steps := _steps(latency, begun) if len(latency) >= 2 * ALIKE else []:
+    latency, begun, _ = _idle_latencies(activities, calls)
+    if steps := _steps(latency, begun):
         at, size = max(steps, key=lambda step: abs(step[1]))
-        what, times = (
-            f"goes {'on' if size > 0 else 'back'} by {time_text(abs(size) / 1000)} at once",
-            begun[at - 3 : at + 3],
-        )
+        what = f"goes {'on' if size > 0 else 'back'} by {time_text(abs(size) / 1000)} at once"
+        times = begun[at - 3 : at + 3]
         more = f", the largest of {len(steps)} steps" if len(steps) > 1 else ""
     elif not (clock.clock_drift_ns or clock.clock_error_ns > 2 * WHOLE):
         return ""
@@ -46,8 +44,19 @@ def clock_step(activities: Activities, calls: Calls, awaited: Awaited, clock: Ma
     return f"{what} between {since:.3f} and {until:.3f} µs of the trace{more}"
 
 
-def _idle_latencies(activities: Activities, calls: Calls) -> tuple[Int64, Int64]:
-    """Returns how long launches on an idle device took (ns), and when they began: those of the most frequent call."""
+def threads_apart(activities: Activities, calls: Calls) -> str:
+    """Returns by how much the clocks of two threads are apart, if launches of each show no step, but of all several."""
+    latency, begun, thread = _idle_latencies(activities, calls)
+    rows_of = rows_of_each(thread)
+    if len(_steps(latency, begun)) < 2 or any(_steps(latency[rows], begun[rows]) for rows in rows_of.values()):
+        return ""
+    medians = ((float(np.median(latency[rows])), number) for number, rows in rows_of.items())
+    (least, later), *_, (most, sooner) = sorted(medians)
+    return f"the clock of thread {later} is {time_text((most - least) / 1000)} ahead of that of thread {sooner}"
+
+
+def _idle_latencies(activities: Activities, calls: Calls) -> tuple[Int64, Int64, Int64]:
+    """Returns how long launches of the most frequent call took on an idle device (ns), their starts and threads."""
     rows = np.flatnonzero(activities.call_row >= 0)
     begun = calls.start[activities.call_row[rows]]
     rows = rows[np.lexsort((activities.start[rows], begun, activities.device[rows]))]
@@ -60,11 +69,13 @@ def _idle_latencies(activities: Activities, calls: Calls) -> tuple[Int64, Int64]
     is_idle &= name == np.bincount(name[is_idle], minlength=1).argmax()
     latency, begun = (start - calls.end[call])[is_idle], calls.start[call[is_idle]]
     order = np.argsort(begun, kind="stable")
-    return latency[order], begun[order]
+    return latency[order], begun[order], calls.thread[call[is_idle][order]]
 
 
 def _steps(latency: Int64, begun: Int64) -> list[tuple[int, int]]:
     """Returns the launches before which the clock steps, and by how much (ns)."""
+    if len(latency) < 2 * ALIKE:
+        return []
     some = np.sort(np.lib.stride_tricks.sliding_window_view(latency, ALIKE), axis=1)
     least, median, most = some[:, 1], some[:, ALIKE // 2], some[:, -2]
     apart = np.maximum(least[ALIKE:] - most[:-ALIKE], least[:-ALIKE] - most[ALIKE:])

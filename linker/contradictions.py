@@ -18,7 +18,7 @@ import numpy as np
 from ..schema.columns import ActivityRows, CallRows, group_ids, time_text
 from ..schema.linked import MEMORY_CATEGORIES, Activities, integer, integer_list, json_value, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
-from .clock_steps import clock_step
+from .clock_steps import clock_step, threads_apart
 from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, members
 from .joining import launching_calls
 from .machine import awaited_ends, machine_of
@@ -296,9 +296,12 @@ def clock_steps(
 ) -> Contradiction | None:
     """Checks whether the device's clock goes on or back at once, somewhere in the trace."""
     activities = replace(device.activities, call_row=call_row)
+    by_as_much = "latencies, idle time and what waited for what are wrong by as much"
+    if apart := threads_apart(activities, device.calls):
+        return Contradiction(device.path, apart, by_as_much, "record again")
     if not (step := clock_step(activities, device.calls, awaited, clock, trace_start(device))):
         return None
-    meaning = "before it or after it, latencies, idle time and what waited for what are wrong by as much"
+    meaning = f"before it or after it, {by_as_much}"
     advice = "link the window before it or after it, or record again"
     return Contradiction(device.path, f"the device's clock {step}", meaning, advice)
 

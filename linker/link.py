@@ -207,6 +207,8 @@ def _link_all(
     info.machine, too_long = machine_of(activities, calls, awaited), [*overruns(device, activities.call_row, awaited)]
     contradicting = contradictions.contradictions(host, device, activities.call_row, info.machine, awaited, too_long)
     odd_count, odd = odd_ops(host, device, match)
+    if odd_count:
+        info.step_without_profiler_ns = -1  # steps, or their lengths, are not those of the run
     contradicting += lost.contradictions(device) + odd + contradictions.other_bytes(device.path, collectives)
     device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
     described, unreadable = communication.groups_of_host(host.name, host.arguments)

@@ -13,7 +13,7 @@ import numpy as np
 from ..schema import columns
 from ..schema.columns import ActivityRows, Bool, CallRows, Lookup, RowMap, ThreadIntervals, group_ids
 from ..schema.linked import FOREVER, NEVER, Activities, Calls, SyncCall, are_step_marks, sync_calls
-from ..schema.machine import AGREEING, LAUNCHES
+from ..schema.machine import AGREEING, LAUNCHES, LONGEST
 from ..schema.reasons import Reason
 from .contradictions import ADVICE, Contradiction
 from .joining import enclosing_ops
@@ -27,6 +27,7 @@ WITHOUT_CALL = (
     "what they waited for is not known: in a replay with changes they start when they did, so gains are too small"
 )
 MEANING = "what the device did then is not known, so that idle times and waits are not those of the run"
+LINK_PART = "link the window in which calls were recorded, or record again"
 ALLOW = "let the profiler use CUPTI or roctracer: as administrator, on WSL with a driver for it, with no other profiler"
 WARM_UP = "give the profiler a warm-up step before it records"
 WITH_GRAPHS = (
@@ -86,7 +87,9 @@ class LostRecords(NamedTuple):
             where, zeros = Period(*times).in_words(zero), int((rows.correlation[self.uncalled] == 0).sum())
             named = f"; {zeros:,} have no correlation" if zeros else ""
             what = f"{count:,} of {len(rows):,} activities have no launch call (from {where} of the trace){named}"
-            found.append((what, WITHOUT_CALL, ADVICE))
+            apart = int(_are_apart(rows, device.calls)[self.uncalled].sum())
+            what += f"; {apart:,} ran long before or after all calls, so the run seems longer" * bool(apart)
+            found.append((what, WITHOUT_CALL, LINK_PART if apart else ADVICE))
         return [Contradiction(device.path, *words) for words in found]
 
 
@@ -139,7 +142,7 @@ def uncalled_activities(activities: Activities, calls: Calls, call_row: CallRows
     """Returns the activities that were launched while calls were recorded, though theirs was not.
 
     An activity may have been launched before if it ran before all on its stream whose calls there are (without any,
-    before all on any stream), and by its correlation, which counts up, or its start before all calls.
+    before all on any stream), and by its correlation, which counts up, or its start before all calls; not long before.
     """
     rows, has_call = np.flatnonzero(call_row < 0), call_row >= 0
     if not len(rows) or not len(calls.start):
@@ -149,7 +152,14 @@ def uncalled_activities(activities: Activities, calls: Calls, call_row: CallRows
     np.minimum.at(first, stream[has_call], start[has_call])
     first[first == FOREVER] = start[has_call].min() if has_call.any() else began
     is_earlier = activities.correlation < calls.correlation[calls.correlation != 0].min(initial=FOREVER)
-    return ActivityRows(rows[~((start < first[stream]) & (is_earlier | (start < began)))[rows]])
+    is_earlier = (is_earlier | (start < began)) & ~_are_apart(activities, calls)
+    return ActivityRows(rows[~((start < first[stream]) & is_earlier)[rows]])
+
+
+def _are_apart(activities: Activities, calls: Calls) -> Bool:
+    """Returns which activities ran before or after all calls, by longer than these last and than any start takes."""
+    apart = np.maximum(calls.start.min() - activities.end, activities.start - calls.end.max())
+    return np.asarray(apart > max(int(calls.end.max() - calls.start.min()), LONGEST))
 
 
 def _named(calls: Calls, pattern: "re.Pattern[str]") -> Bool:

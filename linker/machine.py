@@ -17,11 +17,13 @@ from ..schema.columns import Int64, Lookup, RowMap, is_group_start, rows_by_numb
 from ..schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
 from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, MachineCalibration
 from .overruns import Awaited, beyond_return, on_streams
-from .readers import RecordedSyncs
+from .readers import RecordedOps, RecordedSyncs
 from .waits import MOST_STREAMS, submitted_streams
 
 WHOLE = 1_000
 """ns: profilers until early 2024 wrote whole µs."""
+MANY = 100
+"""Times of fewer rows may be multiples of a unit by chance."""
 WINDOWS = 32
 """Equal parts of the trace, each of which gives its tightest bounds to the line through them."""
 STEEPEST = 0.9
@@ -69,10 +71,17 @@ def bounds_of(activities: Activities, calls: Calls, awaited: Awaited, resolution
     return lower, upper
 
 
+def unit_of_starts(*tables: RecordedOps | Calls | Activities) -> int:
+    """Returns the unit (ns) of starts that lost digits: lengths are more exact, or no profiler writes it. Else 1."""
+    start, end = (np.concatenate(of) for of in zip(*((each.start, each.end) for each in tables), strict=True))
+    unit = int(np.gcd.reduce(np.diff(start))) if len(start) >= MANY else 1
+    return unit if unit >= WHOLE and (unit >= WHOLE**2 or ((end - start) % unit).any()) else 1
+
+
 def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineCalibration:
     """Returns the clock of the line within the bounds that is nearest to no difference of the clocks. O(n log n)."""
     times = np.concatenate((activities.start, activities.end))
-    resolution = WHOLE if len(times) and bool((times % WHOLE == 0).all()) else 1
+    resolution = WHOLE if len(times) and bool((times % WHOLE == 0).all()) else unit_of_starts(calls, activities)
     lower, upper = bounds_of(activities, calls, awaited, resolution)
     since, until = (int(activities.start.min()), int(activities.end.max())) if len(activities) else (0, 0)
     error = 2 * resolution * (resolution > 1)

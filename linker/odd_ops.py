@@ -8,16 +8,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..schema.columns import TOLERANCE, Lookup, groupby, is_group_start, time_text
-from ..schema.machine import AGREEING, SLOWEST
+from ..schema.columns import TOLERANCE, Lookup, RowMap, groupby, is_group_start, time_text
+from ..schema.linked import USER_SCOPE
+from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST
 from .communication import TRANSFER
 from .contradictions import ADVICE, FOR_DURATIONS, UNIT, Contradiction
+from .machine import unit_of_starts
 from .match import SMALLEST_AGREEMENT, Match, are_ops
+from .overruns import MATTERS
 from .readers import DeviceTrace, HostTrace
 from .windows import SMALLEST_REST, trace_start
 
-MANY = 100
-"""Fewer ops may all begin at whole ms by chance."""
 MOST_ORPHANS = 0.2
 """Up to 8 % of the ops of sound traces begin after their caller, as host traces take hooks for callers."""
 LOST = "what these ops did and called, and the tensors that they used, are not known"
@@ -35,9 +36,18 @@ def odd_ops(host: HostTrace | None, device: DeviceTrace, match: Match | None) ->
 
 
 def _by_times(device: DeviceTrace) -> Iterator[Sign]:
-    ops, path, count = device.ops, device.path, len(device.ops.start)
-    if count >= MANY and not (ops.start % UNIT**2).any():
-        yield count, path, f"all {count:,} ops begin at whole ms", f"shorter times are lost; {ORDER}", ADVICE
+    ops, calls, path, count = device.ops, device.calls, device.path, len(device.ops.start)
+    if (unit := max(unit_of_starts(ops), unit_of_starts(calls, device.activities))) > 1:
+        ran = device.activities if len(device.activities.start) else ops
+        coarse = len(ran.start) * int(unit > max(ANY_MACHINE.median, MATTERS * np.median(ran.end - ran.start)))
+        what = f"all starts are apart by multiples of {time_text(unit / UNIT)}"
+        yield coarse, path, what, "digits were lost, and with them gaps and latencies", ADVICE
+    op = Lookup(ops.external_id[::-1], np.arange(count)[::-1]).of(calls.external_id)
+    within = (calls.external_id > 0) & (RowMap(ops.start)[op] <= calls.start) & (calls.start < RowMap(ops.end)[op])
+    elsewhere = int((within & (RowMap(ops.thread)[op] != calls.thread)).sum())
+    if elsewhere >= AGREEING and elsewhere > SMALLEST_REST * within.sum():
+        what = f"{elsewhere:,} of {within.sum():,} calls are on other threads than the ops with their External id, which made them"
+        yield elsewhere, path, what, "calls, and what they launch, do not depend on those ops", ADVICE
     without = int((ops.end <= ops.start).sum())
     if without >= AGREEING and ((ops.start % UNIT).any() or 2 * without > count):
         yield without, path, f"{without:,} of {count:,} ops last 0 ns", TIMES, FOR_DURATIONS
@@ -61,7 +71,8 @@ def _beside(host: HostTrace, device: DeviceTrace, match: Match) -> Iterator[Sign
     if orphans >= AGREEING and orphans > MOST_ORPHANS * known.sum():
         what = f"{orphans:,} of {known.sum():,} ops begin after the op ended that called them by {host.path}"
         yield orphans, path, what, TIMES, FOR_DURATIONS
-    is_run = ~host.name.where(lambda name: name.startswith(TRANSFER))[match.host_row]
+    is_transfer = host.name.where(lambda name: name.startswith(TRANSFER))
+    is_run = ~is_transfer[match.host_row]
     thread, tid = ops.thread[match.device_row[is_run]], host.tid[match.host_row[is_run]]
     groups = groupby(thread, tid)
     order = np.lexsort((-groups.count(), thread[groups.first]))
@@ -78,3 +89,10 @@ def _beside(host: HostTrace, device: DeviceTrace, match: Match) -> Iterator[Sign
         lost = int(between.sum() - between[matched].sum())
         if lost >= AGREEING and lost > SMALLEST_REST * between.sum() and not (host.ends_early or device.ends_early):
             yield lost, file, f"lacks {lost:,} of {between.sum():,} ops between others of {other}", LOST, "record again"
+    row, is_known = np.flatnonzero(are_ops(host.name)), op[:-1] >= 0
+    row = row[np.lexsort((host.id[row], host.tid[row]))]
+    is_before_known = np.append(is_known[row[1:]] & (host.tid[row[1:]] == host.tid[row[:-1]]), False)
+    unnamed = row[is_before_known & ~(is_known | is_transfer)[row] & (host.scope[row] == USER_SCOPE)]
+    if len(unnamed):
+        which = f"annotation{'s' * (len(unnamed) > 1)} of {host.path} (the first: {host.name[int(unnamed[0])]})"
+        yield len(unnamed), path, f"lacks {len(unnamed):,} {which}", "steps, and what these name, are not known", ADVICE

@@ -13,7 +13,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import islice, pairwise
@@ -231,6 +231,12 @@ def rank_in_name(name: str, process: int | None = None) -> int | None:
     matches = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
     ranks = ((pattern, int(rank.group(1))) for pattern, rank in matches if rank)
     return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
+
+
+def why_two_jobs(sizes: Iterable[tuple[int, int]]) -> str:
+    """Returns which two of the ranks are of jobs of other sizes, by the size that each recorded; "" if none are."""
+    first, *others = sorted({size: rank for rank, size in sizes if size > 0}.items()) or [(0, 0)]
+    return f"rank {first[1]} is of {first[0]} ranks, rank {others[0][1]} of {others[0][0]}" if others else ""
 
 
 def why_two_runs(recorded_ns: Mapping[str, int | None]) -> str:

@@ -206,6 +206,25 @@ def lost(is_lost: Callable[[int, Trace], bool], categories: tuple[str, ...] = AC
     return change
 
 
+def starts_rounded(files: Files) -> None:
+    """To 10 µs, as a script does that writes them with 12 digits."""
+    for row in timed(files):
+        row["ts"] = round(row["ts"], -1)
+
+
+def calls_elsewhere(files: Files) -> None:
+    """On threads whose number is that of a pthread."""
+    for row in of_category("cuda_runtime")(files):
+        row["tid"] += 1_234_567
+
+
+def stale_kernel(files: Files) -> None:
+    """Of a window before, a second ago."""
+    kernel = kernels(files)[0]
+    args = {name: value for name, value in kernel["args"].items() if name != EXTERNAL_ID} | {"correlation": 1}
+    files[DEVICE]["traceEvents"].insert(0, kernel | {"ts": kernel["ts"] - 1_000_000, "args": args})
+
+
 # changes of who is who
 
 
@@ -283,6 +302,10 @@ TRACES = (
     Lie("all times of the device trace × 1000", times_scaled(1000, timed)),
     Lie("all times of the device trace × 1000, no copy with its bandwidth", without(times_scaled(1000, timed), BANDWIDTH),
         "the host trace has no times of ops to compare with, so this is a run on a slower machine"),
+    Lie("all starts are rounded to 10 µs", starts_rounded),
+    Lie("all calls are on other threads than their ops", calls_elsewhere),
+    Lie("a kernel ran a second before all calls", stale_kernel),
+    Lie("the mark of the first step is lost", lost(lambda number, _: number == 0, ("user_annotation",))),
     Lie("each kernel has the correlation of the next one", rotated_correlations(1)),
     Lie("each kernel has the correlation of the one before", rotated_correlations(-1)),
     Lie("each kernel has the correlation of the next one, without External ids", without(rotated_correlations(1), EXTERNAL_ID),

@@ -25,7 +25,7 @@ from ...schema.errors import DataError, RequestError
 from ...schema.graph import STEP_WITHOUT_PROFILER_NS, ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
-from ..recognise import InputKind, kind_of
+from ..recognise import InputKind, kind_of, why_two_jobs
 from ..trace_files import Pairs, find_pairs
 from . import build_report, rank_building
 from .build_report import BUILT, FAILED, GOAL_FILE, REPORT, BuildOptions, BuildReport, FileContent, this_tool
@@ -262,6 +262,8 @@ def _second_step(
 def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
     """Adds what the ranks disagree on to the report, and what is absent."""
     comms = {rank.rank: rank.comms for rank in report.ranks if rank.comms}
-    world = max((rank.link.world_size for rank in report.ranks if rank.link), default=-1)
+    sizes = [(rank.rank, rank.link.world_size) for rank in report.ranks if rank.link]
+    jobs = why_two_jobs(sizes)
+    world = -1 if jobs else max((size for _, size in sizes), default=-1)
     compared = compare_ranks(comms, world, lambda rank: issued_by(linked_rank(tasks[rank])))
-    report.disagreements, report.absences = compared
+    report.disagreements, report.absences = [jobs] * bool(jobs) + compared[0], compared[1]

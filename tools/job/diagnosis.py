@@ -18,7 +18,7 @@ from ...schema.columns import bytes_text, format_counts, shortened
 from ...schema.errors import DataError, Remedy
 from ...schema.progress import Progress, unwatched
 from ...schema.reasons import Reason
-from ..recognise import BARE_NUMBER, RANK_IN_NAME, InputKind, Trace
+from ..recognise import BARE_NUMBER, RANK_IN_NAME, InputKind, Trace, why_two_jobs
 from ..sync_records_advice import SETTING, sync_records_advice
 from ..terminal import NAMES_SHOWN, absent_ranks, in_one_line, list_counts, ranges, rank_rows
 from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of
@@ -101,7 +101,9 @@ def _not_of_one_process(process: Inspection) -> Iterator[tuple[str, str, str]]:
 
 def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[str, str, str, int]]:
     """Yields what a process did not record, as severity, what, advice and, where it can be counted, how often."""
-    if process.device and not process.activities and not process.dropped[Reason.LAUNCHES_WITHOUT_ACTIVITY]:
+    # a host trace shows whether the job used a device, which contradicts a device trace without calls
+    is_unknown = bool(process.device and (process.calls or not process.host) and not process.activities)
+    if is_unknown and not process.dropped[Reason.LAUNCHES_WITHOUT_ACTIVITY]:
         advice = "if the job used GPUs, add the device to the profiler's activities (ProfilerActivity.CUDA)"
         yield NOTE, "no device activity", advice
     # a contradiction says which launch calls were lost
@@ -121,9 +123,7 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
         cause = "PyTorch before 2.4 records none" if is_old else window
         yield NOTE, "record-function ids are absent or 0", f"{cause}; ops are matched by the order of their names"
     if count := process.collectives_without_kernel:
-        # as those of a group of one rank do
-        why = "such a collective is a copy; graphs hold no collective then"
-        advice = f"nothing to do if their groups have one rank: {why}"
+        advice = "graphs hold no collective then: record again, unless their groups have one rank"
         yield NOTE, f"{count:,} calls of collectives launched no kernel that communicates", advice
     if process.alignment_count > 1:
         # the host trace is shorter, and could be several parts of the device trace
@@ -172,13 +172,13 @@ def compare(processes: Sequence[Inspection], times: Mapping[str, int | None]) ->
     if len(recorded) == 1:
         [process] = recorded
         if process.rank is None:
-            what, advice = (
-                "neither the file nor its name says the rank",
-                f"name it …rank<N>, or link it by {Remedy.LINK_RANK}",
-            )
+            what = "neither the file nor its name says the rank"
+            advice = f"name it …rank<N>, or link it by {Remedy.LINK_RANK}"
             findings.append(Finding(NOTE, [process.name], what, advice))
     else:
         findings += [*_asymmetry(recorded), *_missing_collectives(recorded)]
+    if jobs := why_two_jobs((each.rank, each.world_size or 0) for each in recorded if each.rank is not None):
+        return [*findings, Finding(WRONG, [], jobs, "give the traces of one job")], False
     world = max((process.world_size or 0 for process in recorded), default=0)
     absent = absent_ranks((process.rank for process in recorded if process.rank is not None), world)
     if absent and any(process.records_rank for process in recorded):

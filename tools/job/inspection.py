@@ -251,7 +251,8 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     inspection.collectives = on_device or int(calls_of_collectives.sum())
     is_on_hosts = device.ops.name.where(lambda name: name.startswith(ON_HOSTS)).any()
     if len(activities.start) and not on_device and not is_on_hosts:
-        inspection.collectives_without_kernel = inspection.collectives
+        copies = sum(integer(args.group_size, -1) == 1 for args in device.communication[Role.OP].values())
+        inspection.collectives_without_kernel = max(inspection.collectives - copies, 0)
     inspection.top_kernels = _top_kernels(device, ~memory)
     inspection.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
     _describe_launches(inspection, device, lost)

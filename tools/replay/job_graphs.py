@@ -15,7 +15,7 @@ from ...schema.graph import LOSSES, ExecutionGraph, NodeType, json_to_graph, rea
 from ...schema.io import path_is
 from ...schema.progress import unseen
 from ...schema.reasons import Counts, Reason, in_words
-from ..recognise import InputKind, file_for_folder, instead_of_folder, kind_of, reading, why_two_runs
+from ..recognise import InputKind, file_for_folder, instead_of_folder, kind_of, reading, why_two_jobs, why_two_runs
 from ..terminal import absent_in_words
 from .workload import NodeClass, Workload, communication_of
 
@@ -32,10 +32,8 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
     rank, count = max(Counter(rank for rank in ranks if rank >= 0).items(), key=lambda item: item[1], default=(-1, 0))
     if count > 1:
         return f"{count} graphs are of rank {rank}"
-    worlds = {graph.number("world_size", -1): rank for graph, rank in zip(graphs, ranks, strict=True)}
-    sizes = sorted(set(worlds) - {-1})
-    if len(sizes) > 1:
-        return f"rank {worlds[sizes[0]]} is of {sizes[0]} ranks, rank {worlds[sizes[1]]} of {sizes[1]}"
+    if jobs := why_two_jobs((rank, graph.number("world_size", -1)) for graph, rank in zip(graphs, ranks, strict=True)):
+        return jobs
     times = zip(graphs, ranks, strict=True)
     apart = why_two_runs({f"rank {rank}": _recorded_ns(graph) for graph, rank in times if rank >= 0})
     return apart or _never_meeting(graphs, ranks)

@@ -247,7 +247,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         times = f"{starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
         lines.append(f"start error    {times}")
     explained = "no device activity was recorded, so nothing had to be explained"
-    explained = "no launch call was recorded, so nothing could be explained" if work.is_activity.any() else explained
+    explained = "not known, as records were lost or are wrong" if work.is_activity.any() else explained
     if summary.explained_pct is not None:
         rest = "of the critical path; delays and starts that nothing explains are the rest"
         explained = f"{summary.explained_pct:>14,.2f} %  {rest}"

@@ -12,12 +12,13 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
-from execgraph.tools.job import Diagnosis, diagnose, merge_for_viewing, report
+from execgraph.tools.job import BuildOptions, Diagnosis, build, diagnose, merge_for_viewing, report
 from execgraph.tools.job.diagnosis import in_words, process_names
 from execgraph.tools.sync_records_advice import sync_records_advice
 from execgraph.tools.trace_files import by_rank, find_traces
 from support.commands import status_of
 from support.databases import LITE, RPD_3, Api, Op, write_database
+from support.generated import here
 
 from benchmarks.programs import build_job
 
@@ -280,6 +281,15 @@ def test_ranks_of_the_world_that_have_no_trace_are_named(jobs: Callable[[int], P
     assert are_told([folder], "^note ranks 3-5: absent from a job of 8 ranks")
 
 
+def test_ranks_of_jobs_of_two_sizes_are_wrong_and_none_is_absent(folder: Path) -> None:
+    path = folder / "device_rank1.json"
+    path.write_text(re.sub(r'"world_size": ?2', '"world_size": 4', path.read_text()))
+    said = "rank 0 is of 2 ranks, rank 1 of 4"
+    assert lines(folder) == [f"wrong {said}; give the traces of one job"]
+    built = build(folder, folder / "graphs", BuildOptions(), here).report
+    assert built.disagreements[0] == said and not built.absences
+
+
 def test_equal_findings_of_many_ranks_are_one_line(tmp_path: Path) -> None:
     write_traces(simulate(build_job("ddp", ranks=8, steps=1, layers=1)), tmp_path, sync_records=False)
     assert [line.split(";")[0] for line in lines(tmp_path)] == ["note ranks 0-7: synchronisation records are off"]
@@ -375,11 +385,16 @@ def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_sai
     assert line.endswith("or rank=N of execgraph.link to take one out, or execgraph.build to build all")
 
 
-def test_collectives_of_a_group_of_one_rank_are_said_to_have_no_kernel(data: Path) -> None:
+def test_collectives_without_a_kernel_are_noted_but_not_those_of_one_rank(data: Path, folder: Path) -> None:
     """NCCL on one GPU copies; gloo's collectives are done by the host, and have no kernel anyway."""
-    (found,) = lines(data / "gpu" / "nccl")
-    assert found.startswith("note rank 0: 16 calls of collectives launched no kernel that communicates")
-    assert not lines(data / "gpu" / "gloo")
+    assert not lines(data / "gpu" / "nccl") and not lines(data / "gpu" / "gloo")
+    without(folder / "device_rank0.json", lambda row: row["cat"] == "kernel" and "nccl" in row["name"])
+    assert are_told([folder], r"^note rank 0: \d+ calls of collectives launched no kernel that communicates")
+
+
+def test_a_job_on_a_cpu_lacks_no_device_by_its_host_trace(data: Path) -> None:
+    assert not lines(data / "attention")
+    assert are_told([data / "attention" / "device_rank0.json.gz"], "^note rank 0: no device activity")
 
 
 def test_different_runs_are_named_in_one_line_and_not_compared(tmp_path: Path, data: Path) -> None:
