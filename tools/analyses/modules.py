@@ -102,7 +102,7 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
 def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
     """Returns the Python functions, the most device time first, or host time if nothing ran on a device."""
     sums = NO_SHARES if uses_annotations else shares(rank.linked, "python_function", rank, annotations=False)
-    times = np.nan_to_num(sums.device if sums.device.any() else sums.host)
+    times = np.nan_to_num(sums.device if np.nan_to_num(sums.device).any() else sums.host)
     named_rows = np.array([row for row, label in enumerate(sums.label) if label], np.int64)
     order = named_rows[np.argsort(-times[named_rows], kind="stable")]
     cells: Columns = {
@@ -160,7 +160,7 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
         np.minimum.at(first_start, code, start)
     order = np.argsort(first_start, kind="stable")
     order = order[np.isfinite(first_start[order]) | (critical[order] > 0)]
-    device = sums(activity_code, activities.end - activities.start)
+    device = sums(activity_code, activities.end - activities.start) if len(activities) else unknown
     all_sums = device, operations, critical, host, sums(op_code[op]), sums(activity_code)
     return Shares([labels[row] for row in order.tolist()], *(column[order] for column in all_sums))
 

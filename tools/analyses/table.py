@@ -26,6 +26,14 @@ class Column(NamedTuple):
     unit: str
     values: Values
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known in any row."""
+        values = self.values
+        if isinstance(values, list):
+            return not any(values)
+        return bool(values.dtype.kind == "f" and np.isnan(values).all())
+
     def take(self, rows: Int64 | Bool | slice) -> "Column":
         """Returns the column of these rows."""
         values = self.values

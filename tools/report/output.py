@@ -151,10 +151,12 @@ def tables_text(report: Report) -> str:
 
 
 def as_text(table: Table, widest: int = WIDEST) -> str:
-    """Returns the title, the note, and the first ROWS rows of a table, texts of at most `widest` letters."""
+    """Returns the title, the note, and the first ROWS rows of a table, texts of at most `widest` letters, without columns
+    of which nothing is known.
+    """
     lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
-        rows = zip(*(_cells(column, widest) for column in table.columns), strict=True)
+        rows = zip(*(_cells(column, widest) for column in table.columns if not column.is_empty), strict=True)
         lines += [f"  {'  '.join(row).rstrip()}" for row in rows]
     if len(table) > ROWS:
         lines.append(f"  … {len(table) - ROWS:,} more rows ({Remedy.CSV})")
