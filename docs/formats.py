@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from execgraph.converter.work import RULES
-from execgraph.schema.device_peaks import PEAKS, Peak
+from execgraph.schema.device_peaks import PEAKS, Peak, peak_of
 from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.codec import FORMAT_VERSION
 from execgraph.schema.graph.nodes import ATTRIBUTES, CollectiveType
@@ -24,7 +24,7 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES, Where  # noqa: E402
-from kernel_words import FAMILIES  # noqa: E402
+from kernel_words import DEVICES, FAMILIES, FamilyWords  # noqa: E402
 from linked_words import ACTIVITIES, KNOWN_BY, OPS, RECORDS, Member, Record  # noqa: E402
 
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
@@ -161,49 +161,50 @@ host trace's number. What else the host trace has for an op, such as a collectiv
 """
 
 
+OPS_BY_FAMILY = """\
+The names are PyTorch's `aten::` ones unless they have another library. `add[_]` is `add` and `add_`; in the family on
+lists, each follows `_foreach_`. A number is the steps of the ops behind it. Bytes are all that is read and written, if
+nothing else is said.
+"""
+
+PEAKS_ABOUT = """\
+In TFLOP/s without sparsity (-: none or unknown), and GB/s for memory. The first column is a recorded name, without the
+maker. A MIG slice, or a device with other multiprocessors, has its share of the operations if the trace has their
+number; its memory is not known.
+"""
+
 KERNEL_WORK = """
-How much work does a kernel do, and what limits it? For every kernel, copy and set a graph says how many floating-point
-operations it does (`num_ops`) and how many bytes it reads and writes (`tensor_size`). Both are computed for the op that
-launched it, from the op's name and the recorded shapes and types of its arguments. Simulators with a roofline model ask
-for these two numbers. The tables below are generated from the code.
+A graph says of every kernel, copy and set how many floating-point operations it does (`num_ops`) and how many bytes it
+reads and writes (`tensor_size`). With the device's [peaks](#peaks), they tell what limits the kernel:
+
+```console
+$ trace-report tests/data/training --only efficiency
+…
+  rank  device  op         …  speed [TFLOP/s]  speed [%]  …  bound    …
+     0       0  aten::mm   …            119.6       76.7  …  compute  …
+…
+```
+
+- `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would bring, `bound:memory=0.5`
+  what twice the bandwidth would.
+- `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs slower.
+- `trace-build --roofline A100:tf32` makes graphs for [ASTRA-sim's roofline mode](astra-sim.md#roofline-mode).
 
 ## How is the work counted?
 
-**Operations** are counted as torch.utils.flop_counter counts them, if it knows the op: a multiplication and its
-addition are 2. The rows *convolution* and *attention* [below](#families) name two exceptions. For other ops each
-elementary step of each element is one operation, whatever its type.
+Both numbers come from the op that launched the kernel: its name, and the recorded shapes and types of its arguments.
 
-**Bytes** are those of the tensors that the op reads and of those that it writes, each once. A tensor that is changed in
-place counts once each way. Expanded dimensions are in memory once. Numbers on the host are no memory of the device.
-Copies and sets do no operations. Their bytes are those that the device trace records; a copy within one device counts
-them twice. Communication has neither number; it has `comm_size`.
-
-**Which op counts?** The op that launched the kernel, if the tables below have it. Otherwise the nearest op around it
-that they have, unless ops inside that one do its work. If an op calls others of its own family, the work counts for
-those. If one call of an op launches several kernels, they share operations and bytes in proportion to their measured
-time: the sums are those of the op, and every kernel has the op's number of operations per byte.
-
-**What is not known is absent.** That is an op that the tables lack, an op whose shapes were not recorded, or one whose
-work depends on values (sequences of several lengths, attention within a window). `trace-convert` counts these by op. If
-the host trace is missing, results are inferred from the arguments as far as possible.
-
-For ASTRA-sim every computation of known work has at least one operation and one byte, because its roofline mode divides
-by them. A computation that begins a rank reads and writes at least 64 KiB, because the simulator stops if it takes 0
-ns. `trace-build --roofline` makes graphs in which work that is not known takes its measured time there: [roofline
-mode](astra-sim.md#roofline-mode).
-
-## What limits a kernel?
-
-A kernel has operations to do and bytes to move. If its operations take longer at the device's [peak](#peaks) than its
-bytes do at theirs, operations limit it; otherwise memory does. The peaks are found by the device's recorded name and
-the kernel's number format (`element_size`, and for tf32 the kernel's name).
-
-- `trace-report --only efficiency` shows what each op and shape reaches, what limits it, and how much of the peak each
-  step uses (operations as they ran, including those that the backward pass computed again).
-- `trace-replay --scale bound:compute=0.5` asks how much twice the operations per second would help, `bound:memory=0.5`
-  how much twice the bandwidth would.
-- `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs below its
-  clock.
+- **Operations** are counted as torch.utils.flop_counter does, if it knows the op: a multiplication and its addition are
+  2. But of causal attention only the pairs up to the diagonal count, and it misreads `cudnn_convolution`. Of other ops
+  each elementary step of each element is one, whatever its type.
+- **Bytes** are those of the tensors that the op reads and of those that it writes, each once; in place once each way.
+  Numbers on the host do not count.
+- **Copies and sets** do no operations. Their bytes are recorded; a copy within a device counts them twice.
+- **Communication** has `comm_size` instead.
+- **The op** is the one that launched the kernel, or else the nearest around it that the lists below have, unless ops
+  inside that one do its work. If it launches several kernels, they share its work in proportion to their measured time.
+- **Unknown work is absent:** of ops that the lists lack, that have no recorded shapes, or whose work depends on
+  values, as for sequences of several lengths. `trace-convert` counts them by op.
 """
 
 
@@ -256,26 +257,33 @@ def linked_trace() -> str:
 
 def kernel_work() -> str:
     """docs/kernel-work.md."""
-    words_of = {name: FAMILIES[name] for name in [*(rule.family for rule in RULES.values()), "Triton kernel"]}
-    steps: dict[tuple[str, int], list[str]] = {}
+    ops: dict[str, dict[int, list[str]]] = {name: {} for name in FAMILIES}
     for name, rule in RULES.items():
-        steps.setdefault((rule.family, rule.steps), []).append(code(name))
-    peaks = ((device.pattern, device.multiprocessors, *device.peak) for device in PEAKS)
+        ops[rule.family].setdefault(rule.steps, []).append(name)
+
+    def family(name: str, words: FamilyWords) -> str:
+        moved = f" Bytes: {words.bytes}." * bool(words.bytes)
+        by_steps = sorted(ops[name].items(), key=lambda item: (not item[0], item[0]))
+        lines = [f"  - {f'{count}: ' * (count > 0)}{short_names(names)}" for count, names in by_steps]
+        return "\n".join([f"- **{name}**: {words.operations}.{moved}", *lines])
+
+    assert all(peak_of(name) is device.peak for name, device in zip(DEVICES, PEAKS, strict=True))
+    peaks = [[f"{rate:g}" if rate else "-" for rate in device.peak] for device in PEAKS]
+    rows = zip(("", *DEVICES), (Peak._fields, *peaks), strict=True)
+    lines = [f"{name:14}" + "".join(f"{rate:>8}" for rate in rates) for name, rates in rows]
     sections = {
-        "Families": table(
-            "family operations bytes source",
-            ((name, words.operations, words.bytes, words.source) for name, words in words_of.items()),
-        ),
-        "Ops": "*Steps* is the number of operations per element, in families that count so.\n\n"
-        + table(
-            "family steps ops", ((family, count or "", " ".join(names)) for (family, count), names in steps.items())
-        ),
-        "Peaks": "In TFLOP/s without sparsity, and GB/s for memory; 0 if a device has no such format. "
-        "The recorded name without its maker is one of these. A MIG slice, or a device with other multiprocessors, has its "
-        "share of the operations if the trace has their number; its memory is not known.\n\n"
-        + table(f"name multiprocessors {' '.join(Peak._fields)}", ((code(pattern), *peak) for pattern, *peak in peaks)),
+        "Ops by family": OPS_BY_FAMILY + "\n" + "\n".join(family(*named) for named in FAMILIES.items()),
+        "Peaks": "\n".join([PEAKS_ABOUT, "```text", *lines, "```"]),
     }
     return page("The work of kernels: how is it counted?", KERNEL_WORK, sections)
+
+
+def short_names(names: list[str]) -> str:
+    """Names of ops without what they have in common; one that exists in place, too, is there once."""
+    common = "aten::_foreach_" if all(name.startswith("aten::_foreach_") for name in names) else "aten::"
+    short = [name.removeprefix(common) for name in names]
+    in_place = {f"{name}_" for name in short}
+    return " ".join(code(name + "[_]" * (f"{name}_" in short)) for name in short if name not in in_place)
 
 
 def page(title: str, about: str, sections: dict[str, str]) -> str:
