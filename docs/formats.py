@@ -264,7 +264,7 @@ def kernel_work() -> str:
     def family(name: str, words: FamilyWords) -> str:
         moved = f" Bytes: {words.bytes}." * bool(words.bytes)
         by_steps = sorted(ops[name].items(), key=lambda item: (not item[0], item[0]))
-        lines = [f"  - {f'{count}: ' * (count > 0)}{short_names(names)}" for count, names in by_steps]
+        lines = [f"    - {f'{count}: ' * (count > 0)}{short_names(names)}" for count, names in by_steps]
         return "\n".join([f"- **{name}**: {words.operations}.{moved}", *lines])
 
     assert all(peak_of(name) is device.peak for name, device in zip(DEVICES, PEAKS, strict=True))

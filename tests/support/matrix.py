@@ -470,16 +470,21 @@ def played_run(torch: str, event_rows: bool = False) -> TraceBuilder:
 
 
 def page() -> str:
-    """The page of formats, with the tables of versions and vendors as they should be: of a cell the best evidence."""
+    """The page of formats, with the tables of versions and vendors as they should be: of a cell the best evidence.
+
+    Rows with the same marks are one.
+    """
     of_cell: dict[tuple[str, str], list[Source]] = defaultdict(list)
     for cell in CELLS:
         of_cell[cell.source.row, cell.feature].append(cell.source)
     vendors = dict.fromkeys(row for row, _ in of_cell if row not in VERSIONS)
-    marks = {row: [row, *(_mark(of_cell[row, feature]) for feature in FEATURES)] for row in (*VERSIONS, *vendors)}
-    tables = {
-        f"| {' | '.join((title, *FEATURES))} |": [f"| {' | '.join(marks[row])} |" for row in rows]
-        for title, rows in (("PyTorch", VERSIONS), ("device", vendors))
-    }
+    tables = {}
+    for title, rows in (("PyTorch", VERSIONS), ("device", vendors)):
+        of_marks: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for row in rows:
+            of_marks[tuple(_mark(of_cell[row, feature]) for feature in FEATURES)].append(row)
+        lines = [f"| {' | '.join((', '.join(alike), *marks))} |" for marks, alike in of_marks.items()]
+        tables[f"| {' | '.join((title, *FEATURES))} |"] = lines
     return with_rows(PAGE, tables)
 
 
