@@ -23,9 +23,7 @@ from .windows import Period, trace_start
 LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|KernelLaunch|GraphLaunch")
 CAPTURE_BEGINS, CAPTURE_ENDS = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 STREAMS_SHOWN = 3
-WITHOUT_CALL = (
-    "what they waited for is not known: in a replay with changes they start when they did, so gains are too small"
-)
+WITHOUT_CALL = "what they waited for is not known"
 MEANING = "what the device did then is not known, so that idle times and waits are not those of the run"
 LINK_PART = "link the window in which calls were recorded, or record again"
 ALLOW = "let the profiler use CUPTI or roctracer: as administrator, on WSL with a driver for it, with no other profiler"

@@ -15,12 +15,12 @@ from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
 from ...schema.graph import DependencyKind
 from ...schema.machine import HOST_TRACE_US
-from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
+from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, fixed_in_words, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .critical_path import reliability
 from .efficiency import matrix_products
 from .finding_words import Found
-from .job import LEAST_PCT, Finding, Gain, Job
+from .job import Finding, Gain, Job
 from .ops import HOST_PHASES
 from .rules_host import RULES as HOST_RULES, TWICE_AS_FAST
 from .rules_ranks import RULES as RANK_RULES, latest_begin
@@ -104,7 +104,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     for node_class in present:
         factor = np.where(job.work.node_class == node_class, TWICE_AS_FAST, 1.0)
         gains[node_class] = job.gain(factor, of_host_delays=TWICE_AS_FAST if node_class is NodeClass.HOST else 1.0)
-    limit = max(present, key=lambda node_class: gains[node_class].us)
+    limit = max(present, key=lambda node_class: max(gains[node_class].pct, gains[node_class].freed_pct or 0.0))
     gain, largest = gains[limit], max(on_path, key=lambda node_class: on_path[node_class])
     doubts = [*_doubts(job, limit, gain)]
     best = next((each for each in findings if each.gain is not None and each.what is not Found.PAUSES), None)
@@ -127,6 +127,9 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
             said += f"{best.title}: {best.facts[0]}. {saves}."
     if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
         said = f"As recorded, {said[0].lower()}{said[1:]}"
+    bounded = [*gains.values(), *(finding.gain for finding in findings if finding.gain)]
+    if any(each.freed_pct is not None for each in bounded):
+        said += f" Gains are ranges, as {fixed_in_words(job.work, job.with_causes[1])}."
     cost = _recording_cost(job, largest if doubts else limit)
     saved_us = np.array([each.us for each in gains.values()])
     columns: Columns = {
@@ -134,8 +137,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         "after": Quantity("µs", job.length_us - saved_us), "saved": Quantity("µs", saved_us),
         "saved_pct": Quantity("%", np.array([each.pct for each in gains.values()])),
     }  # fmt: skip
-    ranges = [(each.most_us, each.least_us) for each in gains.values() if each.least_us is not None]
-    limits = np.array(ranges, np.float64).T if len(ranges) == len(gains) else ()
+    limits = np.array([each.limits_pct[::-1] for each in gains.values()]).T * job.length_us / 100
+    limits = limits if (limits[0] > limits[1]).any() else limits[:0]
     names = ("after_low", "after_high")
     columns = {**columns, **{name: Quantity("µs", job.length_us - of) for name, of in zip(names, limits, strict=False)}}
     note = reliability(job.recorded)
@@ -200,7 +203,7 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
             f"{100 - idle:.0f} % of the run: either kernels that run at once slow each other down, which the replay does not know, or "
             "the CPU waits for the device in calls that are not recorded as waits"
         )
-    if gain.pct < LEAST_PCT:
+    if not gain.is_worth_it:
         why = "either several take as long side by side, or the traces do not show what waited for what"
         yield f"no kind of work at twice its speed would make the run more than {gain.pct:.1f} % shorter: {why}"
     if limit is NodeClass.COMMUNICATION and job.absent > 0:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Ns, Summary, summary_text, time_text
+from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Ns, Rows, Summary, summary_text, time_text
 from ...schema.graph import DEVICE_NAME, DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
 from ...schema.reasons import Counts
@@ -31,7 +31,8 @@ class Gain(NamedTuple):
     multiplies each node's duration by a `factor`, then it takes away the dependencies that are `removed`.
 
     How fast the host of a run without a profiler is is not known exactly. Then the gain is between `least_us` and
-    `most_us`. `steps` is how many there are in the run, 0 where that is not known.
+    `most_us`. `steps` is how many there are in the run, 0 where that is not known. What starts at a fixed time, as
+    nothing shows what for, bounds a gain; `freed_pct` is the gain if it waits for the host, None if that is as much.
     """
 
     us: float
@@ -41,6 +42,7 @@ class Gain(NamedTuple):
     least_us: float | None = None
     most_us: float | None = None
     steps: int = 0
+    freed_pct: float | None = None
 
     def __repr__(self) -> str:
         return f"Gain: {self.text}"
@@ -53,7 +55,7 @@ class Gain(NamedTuple):
     @property
     def is_worth_it(self) -> bool:
         """Whether it is worth a finding."""
-        return max(self.pct, self._pct(self.most_us)) >= LEAST_PCT
+        return max(self.pct, self.limits_pct[1]) >= LEAST_PCT
 
     @property
     def share(self) -> str:
@@ -62,9 +64,9 @@ class Gain(NamedTuple):
         >>> Gain(800.0, 40.0).share, Gain(800.0, 40.0, least_us=400.0, most_us=800).share
         ('up to 40 %', '40 % (20 to 40 %)')
         """
-        if self.least_us is None:
+        least, most = self.limits_pct
+        if self.least_us is None and self.freed_pct is None:
             return f"up to {self.pct:.0f} %"
-        least, most = (self._pct(limit) for limit in (self.least_us, self.most_us))
         between = f" ({max(least, 0):.0f} to {most:.0f} %)" if most - least >= 1 else ""
         return f"{self.pct:.0f} %{between}"
 
@@ -75,7 +77,8 @@ class Gain(NamedTuple):
         >>> Gain(800.0, 40.0).time, Gain(800.0, 40.0, steps=2).time
         ('800.0 µs', '400.0 µs a step')
         """
-        return self.in_its_unit(self.us)
+        least = "at least " if (self.freed_pct or 0.0) > self.pct else ""
+        return least + self.in_its_unit(self.us)
 
     def in_its_unit(self, us: float) -> str:
         """Says a time of the run as `time` does.
@@ -84,6 +87,13 @@ class Gain(NamedTuple):
         '450.0 µs a step'
         """
         return f"{time_text(us / max(self.steps, 1))}{' a step' if self.steps else ''}"
+
+    @property
+    def limits_pct(self) -> tuple[float, float]:
+        """Between what shares of the run it is."""
+        limits = [self._pct(limit) for limit in (self.least_us, self.most_us)]
+        limits += [self.freed_pct] if self.freed_pct is not None else []
+        return min(limits), max(limits)
 
     def _pct(self, us: float | None) -> float:
         return self.pct if us is None or not self.us else self.pct * us / self.us
@@ -236,6 +246,11 @@ class Job:
         self.unexplained_us = sum(time for kind, time in self.path_us.items() if kind in replays.UNEXPLAINED)
 
     @cached_property
+    def with_causes(self) -> tuple[Workload, Rows]:
+        """The run in which what starts at a fixed time waits for something, and what that is."""
+        return replays.with_causes(self.work)
+
+    @cached_property
     def calls(self) -> Int64:
         """The number of the call that each node is part of, on its rank, -1 for none."""
         return np.concatenate([replays.calls_of(rank.graph).of_row for rank in self.ranks])
@@ -259,15 +274,20 @@ class Job:
 
         def makespan(run: Workload) -> int:
             work = replays.scale_nodes(run, factor, of_host_delays)
-            work = work if removed is None else work.without_dependencies(removed)
+            if removed is not None:
+                # dependencies that were added come last
+                work = work.without_dependencies(np.pad(removed, (0, len(work.source) - len(removed))))
             return replays.makespan_ns(replays.with_waits(run, work, replays.ends_ns))
 
         run = self.work.unprofiled
         saved_us = (self.replay.makespan_ns - makespan(self.work)) / 1000
         share, others = saved_us / max(self.length_us, 1e-3), self.work.others
         shares = [share, *(1 - makespan(other) / max(replays.makespan_ns(other), 1) for other in others)]
+        free, fixed = self.with_causes
+        freed = 100 * (1 - makespan(free) / max(replays.makespan_ns(free), 1)) if len(fixed) else 100 * share
         least, most = (limit(shares) * self.length_us if others else None for limit in (min, max))
-        return Gain(saved_us, 100 * share, factor, removed, least, most, run.steps if run else 0)
+        differs, steps = abs(freed - 100 * share) > replays.CLEAR_PCT, run.steps if run else 0
+        return Gain(saved_us, 100 * share, factor, removed, least, most, steps, freed if differs else None)
 
     def device_shares(self, column: str) -> list[float]:
         """Returns the share of the run that each device spends so; streams may overlap more than they were recorded."""

@@ -16,11 +16,15 @@ from .critical_path import (
     time_by_kind,
 )  # fmt: skip
 from .data_loading import waits_of, with_waits
-from .execution import MakespanRange, Replay, changed_job, ends_ns, makespan_ns, replay, replay_job, replay_ranks
+from .execution import (
+    CLEAR_PCT, MakespanRange, Replay, changed_job, ends_ns, fixed_in_words, makespan_ns, replay, replay_job,
+    replay_ranks,
+)  # fmt: skip
 from .job_graphs import BUILT, Graphs, given_graphs, graph_files, graph_paths, losses, read_graph_file, why_not_one_job
 from .recording import Cause, Recording, Run, noise_of, recording, run_of
 from .simulator import Simulated, configuration_of, describe_simulated, simulate_ranks
 from .summary import ReplaySummary, busy_ns, describe, explained_pct, off_by_target, summarise, trust
 from .workload import (
     COMMUNICATION_TYPES, Classes, NodeClass, Workload, gather, gather_job, moves_memory, node_classes, shortest_members,
+    with_causes,
 )  # fmt: skip

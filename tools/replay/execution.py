@@ -18,11 +18,12 @@ from ...schema.columns import Categorical, Int64, Keys, Ns, Rows, Summary, nulla
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
+from ..terminal import list_names
 from .changes import Changes, Scale, given_changes, scale_workload
 from .data_loading import with_waits
 from .job_graphs import Graphs, given_graphs
 from .player import Slots, earliest_ends, play
-from .workload import WHY, NodeClass, Workload, gather_job, shortest_members
+from .workload import WHY, NodeClass, Workload, gather_job, shortest_members, with_causes
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
@@ -34,7 +35,8 @@ CLEAR_PCT = 1.0
 
 class MakespanRange(NamedTuple):
     """The shortest and the longest makespan of a changed run (ns), with and without the uncertain waits, and of a run
-    without a profiler by each model of what recording costs, and with what is uncertain of its measured step.
+    without a profiler by each model of what recording costs, and with what is uncertain of its measured step. What
+    `starts_fixed` says starts when it did in one bound, after the host's work before it in the other.
 
     `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
     "" without such waits. `models` is in how many ways the cost of recording may have come about, `noise_pct` by how
@@ -52,6 +54,7 @@ class MakespanRange(NamedTuple):
     known_by: str
     models: int = 1
     noise_pct: float = 0.0
+    starts_fixed: str = ""
 
     @property
     def is_clear(self) -> bool:
@@ -69,6 +72,7 @@ class MakespanRange(NamedTuple):
             reasons.append("which ops recording slowed by how much is not known exactly")
         if self.noise_pct:
             reasons.append(f"steps without a profiler may differ by {self.noise_pct:.2g} %")
+        reasons += [self.starts_fixed] if self.starts_fixed else []
         return "; ".join(reasons)
 
     def widened(self, low_ns: float, high_ns: float) -> "MakespanRange":
@@ -238,7 +242,7 @@ def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
     if not scale:
         return Replay(work, schedule, start, end, measured)
     makespan = schedule.makespan_ns
-    between = _range(work, makespan)
+    between = _with_causes(job, _range(work, makespan), makespan, scale)
     if job.unprofiled:
         between = _of_models(job, job.unprofiled.noise_pct, between, (measured, makespan), scale)
     return Replay(work, schedule, start, end, measured, between, _start_offset(work, makespan), scale, job)
@@ -296,6 +300,27 @@ def _range(work: Workload, makespan: int) -> MakespanRange:
     low, high = sorted((makespan, makespan_ns(work.without_dependencies(is_uncertain))))
     evidence = [word for bit, word in ((BY_ORDER, "order"), (BY_TIMING, "timing")) if (kind[is_uncertain] & bit).any()]
     return MakespanRange(low, high, len(np.unique(work.target[is_uncertain])), " or ".join(evidence))
+
+
+def _with_causes(job: Workload, between: MakespanRange, makespan: int, scale: Sequence[Scale]) -> MakespanRange:
+    """Replays the changed job once more with causes of what starts at a fixed time, if anything does."""
+    free, fixed = with_causes(job)
+    if not len(fixed):
+        return between
+    after_ns = makespan_ns(job) * makespan_ns(changed_job(free, scale)) / max(makespan_ns(free), 1)
+    if 100 * abs(after_ns - makespan) <= CLEAR_PCT * max(after_ns, makespan):
+        return between
+    return between.widened(after_ns, after_ns)._replace(starts_fixed=fixed_in_words(job, fixed))
+
+
+def fixed_in_words(work: Workload, fixed: Rows) -> str:
+    """Says what starts at a fixed time, as nothing shows what it waited for, and what both bounds are."""
+    names = Categorical.joined(graph.name for graph in work.graphs)
+    named = list_names([*dict.fromkeys(names[row] for row in fixed.tolist())], 2)
+    what = named if len(fixed) == 1 else f"{len(fixed):,} nodes ({named})"
+    return (
+        f"nothing shows what {what} waited for: a start as measured, or after the host work before, bounds the answer"
+    )
 
 
 def _start_offset(work: Workload, makespan: int) -> StartOffset | None:

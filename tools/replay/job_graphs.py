@@ -67,9 +67,7 @@ def losses_in_words(work: Workload) -> str:
     texts = [f"the recording has {count:,} {in_words(reason)}" for reason, count in counts.items()]
     if lost := counts.data.pop(Reason.LAUNCHES_NOT_RECORDED, 0):
         of = f"{lost:,} of {int(work.is_activity.sum()):,} activities"
-        texts[0] = (
-            f"the launch calls of {of} were not recorded: they start no sooner than they did, so a change may save more"
-        )
+        texts[0] = f"the launch calls of {of} were not recorded, so what they waited for is not known"
     return "; ".join(texts) + ", so idle times and waits are not those of the run" * bool(counts)
 
 

@@ -307,7 +307,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     times = [time_text(time / steps / 1000) for time in (before, after)]
     if not before:
         outcome = f"take {times[1]}"
-    elif times[0] == times[1]:
+    elif times[0] == times[1] and (makespan is None or makespan.is_clear):
         outcome = f"still take {times[1]}"
     else:
         outcome = f"take {times[1]} instead of {times[0]}, {change_text(replay)}"

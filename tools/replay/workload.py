@@ -229,6 +229,32 @@ class Workload(columns.SummaryRepr):
         return (self.rank_labels()[last], offset_ns) if is_noteworthy else None
 
 
+def with_causes(work: Workload) -> tuple[Workload, Rows]:
+    """Returns the workload in which what started later than its rank, and nothing shows what for, follows the last host
+    work that ended before it; and these nodes, whose dependencies come last. It takes as long if unchanged.
+    """
+    is_unrecorded, rank = work.node_class == NodeClass.UNRECORDED, work.ranks_of(np.arange(len(work)))
+    is_fixed = work.is_rooted & (work.wait_ns > work.start_offset_ns[rank])
+    is_fixed[work.target[is_unrecorded[work.source]]] = True
+    is_fixed &= work.is_timed & ~is_unrecorded
+    host = np.flatnonzero(work.is_timed & (work.node_class == NodeClass.HOST))
+    host = host[np.lexsort((work.measured_end_ns[host], rank[host]))]
+    ends, fixed = columns.Keys(rank[host], work.measured_end_ns[host]), np.flatnonzero(is_fixed)
+    starts = columns.Keys(rank[fixed], work.measured_start_ns[fixed])
+    cause = np.append(host, -1)[columns.asof_backward(ends, starts)]
+    # rows are in an order in which they can run
+    is_known = (cause >= 0) & (cause < fixed)
+    fixed, cause = fixed[is_known], cause[is_known]
+    lag_ns = work.measured_start_ns[fixed] - work.measured_end_ns[cause]
+    added = {"source": cause, "target": fixed, "kind": 0 * fixed + DependencyKind.INFERRED, "lag_ns": lag_ns}
+    edges: dict[str, Any] = {name: np.append(getattr(work, name), of) for name, of in added.items()}
+    wait_ns, host_delay_ns = work.wait_ns.copy(), work.host_delay_ns.copy()
+    freed = fixed[work.is_rooted[fixed]]
+    wait_ns[freed] = host_delay_ns[freed] = 0
+    duration_ns = np.where(is_unrecorded, 0, work.duration_ns)
+    return replace(work, wait_ns=wait_ns, host_delay_ns=host_delay_ns, duration_ns=duration_ns, **edges), fixed
+
+
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
     """Returns the nodes and dependencies of all graphs, in O(n + e) time and memory.
 

@@ -626,3 +626,15 @@ def test_a_step_may_take_longer_without_a_profiler_as_nobody_loads_ahead_of_it()
     assert found is not None
     assert (found.cause, found.models[0].host_factor) == (Cause.NOT_SLOWED, 1)
     assert makespan_ns(found.without_profiler(job)) == 2 * 130
+
+
+def test_a_start_that_nothing_explains_bounds_the_answer_and_is_named() -> None:
+    """At half the time for the op the callback starts when it did, or after the op."""
+    g = GraphBuilder()
+    g.host("op", 0, 80_000)
+    g.host("callback", 80_000, 1_000, thread=2)
+    changed, named = scaled(g.build(), "op=0.5"), "nothing shows what callback waited for"
+    assert changed.range is not None and (changed.range.low_ns, changed.range.high_ns) == (41_000, 81_000)
+    said = answer(changed, [parse_scale("op=0.5")])
+    assert "the run would take 81.0 µs instead of 81.0 µs, +0.0 % (+0.0 to \u221249.4 %)" in said and named[1:] in said
+    assert not scaled(g.build(), "callback=0.5").range.starts_fixed
