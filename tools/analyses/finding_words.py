@@ -54,7 +54,8 @@ class Found(Enum):
     PAGEABLE_COPIES = FindingWords("Copies to the device use pageable memory",
         "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True. Measure it: beside "
         "workers of a DataLoader pinning takes time from them",
-        "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them", "Pinned memory")
+        "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them{waited:+; the host waits # for them and "
+        "the work before}{rank:+, longest on rank #}", "Pinned memory")
     HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of the time in ops, {time}\n{recorded:+# as recorded}",
         "That op at twice its speed")
     WITHOUT_OPS = FindingWords("No op runs {where}",

@@ -276,14 +276,10 @@ def host_waits(job: Job) -> Iterator[Finding]:
     work = job.work
     launches = np.isin(work.lane, work.lane[work.source[job.launches]])
     is_wait = is_of_kind(work, DependencyKind.HOST_SYNC) & ~work.is_activity[work.target] & launches[work.target]
-    is_wait &= ~are_pageable_copies(job)[work.source]
+    is_wait &= ~_waits_for_pageable(job)
     if not is_wait.any():
         return
-    # how long after the end of the node before on its thread a node starts
-    before, order = np.zeros(len(work), np.int64), is_of_kind(work, DependencyKind.PROGRAM_ORDER)
-    np.maximum.at(before, work.target[order], job.replay.end_ns[work.source[order]])
-    waited_ns = np.maximum(np.where(before > 0, job.replay.start_ns - before, 0), 0)
-    sites = defaultdict[Site, list[int]](list)
+    waited_ns, sites = _waited_ns(job), defaultdict[Site, list[int]](list)
     for node in np.unique(work.target[is_wait]).tolist():
         op = "" if job.ops[node].startswith(STEP_MARK) else job.ops[node]
         sites[Site(job.names[node], CALLED.get(op, op), job.functions[node])].append(node)
@@ -300,6 +296,14 @@ def host_waits(job: Job) -> Iterator[Finding]:
         "command": None if (job.functions.codes >= 0).any() else Remedy.REPORT_MODULES,
     }
     yield Finding(Found.HOST_WAITS, gain, "idle_time_breakdown", values)
+
+
+def _waited_ns(job: Job) -> Ns:
+    """Returns how long after the end of the node before on its thread each node starts."""
+    work = job.work
+    before, order = np.zeros(len(work), np.int64), is_of_kind(work, DependencyKind.PROGRAM_ORDER)
+    np.maximum.at(before, work.target[order], job.replay.end_ns[work.source[order]])
+    return np.maximum(np.where(before > 0, job.replay.start_ns - before, 0), 0)
 
 
 def _advice_on(site: Site) -> Said:
@@ -351,14 +355,24 @@ def pageable_copies(job: Job) -> Iterator[Finding]:
             if rate := pinned_rate(str(rank.graph.metadata.get(f"{DEVICE_NAME}{number}", ""))):
                 factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)
     factor[calls] = np.minimum(other_call_ns / np.maximum(work.duration_ns[calls], 1), 1.0)
-    gain = job.gain(factor, is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source])
-    time_us = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
-    yield Finding(Found.PAGEABLE_COPIES, gain, "counters_summary", {"count": int(copies.sum()), "time": time_us})
+    gain, waits = job.gain(factor, is_wait := _waits_for_pageable(job)), np.unique(work.target[is_wait])
+    waited_us = np.bincount(job.rank_of_node[waits], _waited_ns(job)[waits], len(job.ranks)) / 1000
+    longest, time_us = int(waited_us.argmax()), (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
+    values: dict[str, object] = {"count": int(copies.sum()), "time": time_us, "waited": None, "rank": None}
+    if waited_us[longest] >= time_us:
+        values |= {"waited": gain.in_its_unit(waited_us[longest]), "rank": job.rank_named(longest)}
+    yield Finding(Found.PAGEABLE_COPIES, gain, "counters_summary", values)
 
 
 def are_pageable_copies(job: Job) -> Bool:
     """Returns which nodes copy from pageable memory to a device."""
     return np.asarray((job.work.node_class == NodeClass.MEMORY) & job.names.where(lambda name: "Pageable ->" in name))
+
+
+def _waits_for_pageable(job: Job) -> Bool:
+    """Returns which dependencies are waits of the host for such copies that the program itself does not ask for."""
+    asked = job.names.where(lambda name: name.endswith(OF_PROGRAM))[job.work.target]
+    return is_of_kind(job.work, DependencyKind.HOST_SYNC) & are_pageable_copies(job)[job.work.source] & ~asked
 
 
 RULES = (small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_op, without_ops, pauses)

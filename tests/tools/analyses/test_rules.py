@@ -166,6 +166,23 @@ def test_a_wait_for_a_copy_from_pageable_memory_is_told_once() -> None:
     assert "The host stops to wait for the device" not in found
 
 
+def test_waits_that_the_program_asks_for_are_not_those_of_a_copy_from_pageable_memory() -> None:
+    """Pinned memory saves less than the calls take, whatever the device still has to do."""
+
+    def gains(synchronize: str) -> dict[str, float]:
+        t = TraceBuilder(sync_records=True)
+        for _ in range(5):
+            launch(t, 300)
+            t.memcpy("HtoD", duration=1, call_duration=6)
+            getattr(t, synchronize)(*[7] * (synchronize == "stream_synchronize"))
+            t.leaf("aten::set_", 200)
+        return {finding.title: gain_us(finding) for finding in find(played(t)) if finding.gain}
+
+    pageable, waits = "Copies to the device use pageable memory", "The host stops to wait for the device"
+    assert gains("stream_synchronize").keys() == {pageable} and gains("device_synchronize")[waits] > 500
+    assert gains("device_synchronize").get(pageable, 0) < 5 * 8
+
+
 def products(*kernels: tuple[str, int, int, int]) -> ExecutionGraph:
     """Kernels one after the other: name, duration in ns, operations and bytes of an element."""
     g = GraphBuilder(rank=0, device_name_0="NVIDIA A100-SXM4-40GB")
