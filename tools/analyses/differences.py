@@ -185,6 +185,8 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         note = f"of a step: run A has {steps[0]:g} steps, run B {steps[1]:g}"
     elif bool(a.steps) != bool(b.steps):
         note = f"of whole runs, as the steps of run {'A' if b.steps else 'B'} are not known"
+    several = "sums over all ranks" if max(len(a.runs), len(b.runs)) > 1 else ""
+    note = "; ".join(filter(None, (note, several)))
     return tabulate("trace_diff", "Trace diff", columns, note, *details, empty=NO_ITEMS)
 
 
@@ -193,14 +195,25 @@ def _compared(
 ) -> Columns:
     """Returns the columns of both runs: counts, times (ns), and the difference of what is compared.
 
-    With `is_changed` a column says what is only in one run, and of the rest whether it became slower or faster.
+    With `is_changed` a column says what is only in one run, and of the rest whether it became slower or faster, or,
+    where that is most of the difference, ran more or fewer times.
     """
     difference = compared[:, 1] - compared[:, 0]
-    is_so = [counts[:, 0] == 0, counts[:, 1] == 0, difference > 0, difference < 0]
+    by_count = np.diff(counts)[:, 0] * compared[:, 0] / np.maximum(counts[:, 0], 1e-9)
+    is_count = 2 * by_count * np.sign(difference) > np.abs(difference)
+    is_so = [
+        counts[:, 0] == 0,
+        counts[:, 1] == 0,
+        is_count & (difference > 0),
+        is_count,
+        difference > 0,
+        difference < 0,
+    ]
     # a step has no whole number of what only some steps have
     whole = counts.astype(np.int64)
     numbers = whole.T if (whole == counts).all() else [Quantity("", np.round(column, 2)) for column in counts.T]
-    category: list[str] = np.select(is_so, ["added", "removed", "slower", "faster"], "same").tolist()
+    categories = ["added", "removed", "more", "fewer", "slower", "faster"]
+    category: list[str] = np.select(is_so, categories, "same").tolist()
     return {
         **({"category": category} if is_changed else {}),
         "difference": us(difference),

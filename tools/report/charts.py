@@ -13,7 +13,7 @@ from .drawing import Chart, Draw, Encoding
 from .report import Report
 
 SHOWN_POINTS, SHOWN_STEPS = 1500, 400
-CATEGORIES = ("added", "slower", "same", "faster", "removed")
+CATEGORIES = ("added", "more", "slower", "same", "faster", "fewer", "removed")
 EXPOSED, HIDDEN, MEMORY = "exposed communication", "hidden communication", "memory"
 SPENT = ("computation", HIDDEN, EXPOSED, MEMORY, "idle")
 LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "idle", "unrecorded")

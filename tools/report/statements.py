@@ -4,6 +4,7 @@ for each section of the page, and which of two runs is faster.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -155,6 +156,13 @@ def diff_verdict(tables: Tables) -> str:
         is_alike = max(abs(row["change"]) for row, _ in both) <= noise <= MOST_NOISE_PCT
         how = "do not differ, as far as can be told" if is_alike else "may differ, but that is not certain"
         return f"Run A and run B {how}: a step takes {times}, and steps of one program may differ by {noise:.0f} %."
+    work = _work_ratio(tables) if first["part"] == RUN else 1.0
+    if abs(pct := 100 * (work - 1)) >= LEAST_CHANGE_PCT:
+        per_work = 100 * (first["b"] / work / first["a"] - 1)
+        return (
+            "Run A and run B hold different work, and no steps are marked that could be compared: run B does most of it "
+            f"{_more(pct)} often. The run takes {_change(first)}, which for as much work is {_more(per_work)} time."
+        )
     text = _faster(first) + "".join(f", the {row['part']} {_change(row)}" for row in others)
     # what recording did to steps that waited for data says nothing of them
     waited = [row for row in waits if without and 2 * row["difference"] / (without["difference"] or 1) > 1]
@@ -173,6 +181,20 @@ def diff_verdict(tables: Tables) -> str:
     unprofiled, recorded = (sentence.replace("Run", "run", 1) for sentence in (_faster(without), text))
     cause = "".join(f". Most of that is the wait for data, {_change(row)}" for row in waited)
     return f"Without a profiler, {unprofiled}{cause}. As recorded, {recorded}."
+
+
+def _more(pct: float) -> str:
+    return f"{abs(pct):.0f} % {'less' if pct < 0 else 'more'}"
+
+
+def _work_ratio(tables: Tables) -> float:
+    """Returns how many times as often run B does what both runs do: the median of kernels, or ops, by their time."""
+    items = [row for row in rows_of(tables, "trace_diff") if row["count_a"] and row["count_b"] and row["time_a"]]
+    kernels = [row for row in items if row["kind"] == "kernel"]
+    by_ratio = sorted((row["count_b"] / row["count_a"], row["time_a"]) for row in kernels or items)
+    half = sum(time for _, time in by_ratio) / 2
+    reached = accumulate(time for _, time in by_ratio)
+    return next((ratio for (ratio, _), time in zip(by_ratio, reached, strict=True) if time >= half), 1.0)
 
 
 def _may_be_alike(without: Row, recorded: Row) -> bool:

@@ -217,7 +217,7 @@ def test_what_was_added_removed_or_grew_is_told_by_name_and_shape() -> None:
     assert categories["op", "aten::linear", "[[4,8]]"] == "removed"
     assert categories["op", "ProfilerStep#", ""] == "faster"
     again = trace_diff([step(1, ["bias", "bias", "gemm"])], [step(1, ["bias", "gemm"])]).rows()
-    assert by_name(again, "kind", "name")["kernel", "bias"] == "faster"
+    assert by_name(again, "kind", "name")["kernel", "bias"] == "fewer"
     assert next(row["difference"] for row in again if row["name"] == "bias") == -10.0
 
 
@@ -231,7 +231,7 @@ def test_a_category_says_what_the_sign_of_the_difference_says() -> None:
 def test_calls_are_compared_beside_ops_and_kernels() -> None:
     rows = {row["name"]: row for row in trace_diff([step(1, ["gemm"])], [step(1, ["bias", "gemm"])]).rows()}
     launch, wait = rows["cudaLaunchKernel"], rows["cudaDeviceSynchronize"]
-    assert (launch["kind"], launch["count_a"], launch["count_b"], launch["category"]) == ("call", 1, 2, "slower")
+    assert (launch["kind"], launch["count_a"], launch["count_b"], launch["category"]) == ("call", 1, 2, "more")
     assert launch["time_b"] == 2 * launch["time_a"] and (wait["kind"], wait["category"]) == ("call", "slower")
 
 

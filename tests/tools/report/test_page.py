@@ -459,3 +459,13 @@ def test_the_page_uses_every_file_of_its_front_end_and_every_rule_of_its_style()
     # boxes are called as classes of work are
     used = "".join(texts.values()) + " ".join([*LOOKS, "box", "heavy", "on-path"])
     assert {name for name in re.findall(r"[.#]([A-Za-z][\w-]*)", selectors) if name not in used} == set()
+
+
+def test_windows_without_steps_that_hold_different_work_are_not_compared_by_their_length() -> None:
+    runs = table("trace_diff_runs", part=["run"], a=[100.0], b=[99.0], difference=[-1.0], change=[-1.0])
+    work = table(
+        "trace_diff", kind=["kernel"] * 3, name=["a", "b", "c"], count_a=[10, 20, 1], count_b=[9, 18, 1],
+        time_a=[50.0, 30.0, 1.0], difference=[-5.0, -3.0, 0.0],
+    )  # fmt: skip
+    said = "run B does most of it 10 % less often. The run takes 99.0 µs instead of 100.0 µs, which for as much work is 10 % more"
+    assert said in diff_verdict(runs | work | table("ranks", run=["A", "B"]))
