@@ -78,15 +78,14 @@ def link(
         host, device, match, findings=findings, lost=lost, whole=trace, part=part, clipped=nesting.clipped
     )
     report.notes += [contradiction.sentence for contradiction in apart + contradicting] + notes
-    if host is None:
-        ops = part.trace.ops
+    if host is None and len(ops := part.trace.ops):
         report.notes.append(
             f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, "
             "but tensor ids were not recorded, so data dependencies cannot be derived"
         )
-        if devices := contradictions.unrecorded_devices(None, device):
-            listed = f"lists {', '.join(devices.values())}, but holds no activity of a device"
-            report.notes.append(f"{device.path}: {listed}; if the job used one, {contradictions.RECORD_DEVICE}")
+    if host is None and (devices := contradictions.unrecorded_devices(None, device)):
+        listed = f"lists {', '.join(devices.values())}, but holds no activity of a device"
+        report.notes.append(f"{device.path}: {listed}; if the job used one, {contradictions.RECORD_DEVICE}")
     if device.python is not None and not len(device.python.start) and device.detail is None:
         report.notes.append(f"{device.path}: {NO_DETAIL if device.window == 'device' else NO_PYTHON}")
     trace = replace(part.trace, report=report)

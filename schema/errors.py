@@ -103,6 +103,7 @@ class Remedy(Enum):
     LINK_RANK = Spelled("trace-link --rank N", "rank=N of execgraph.link")
     MERGE = Spelled("trace-merge", "execgraph.merge")
     REPLAY = Spelled("trace-replay", "execgraph.replay")
+    REPORT = Spelled("trace-report", "execgraph.report")
     REPORT_MODULES = Spelled("trace-report --modules", "execgraph.report with modules=True")
     WRITE_GRAPH = Spelled("trace-convert or trace-build", "ExecutionGraph.write or execgraph.build")
     WRITE_GRAPH_JSON = Spelled("trace-jsonize", "ExecutionGraph.write")

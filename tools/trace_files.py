@@ -349,7 +349,8 @@ def find_pairs(
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
     if not devices and not pairs.failures:
         others = list_counts(" but ", {InputKind.HOST.plural: len(hosts), **pairs.skipped})
-        raise NoDeviceTraceError(f"{folder}: holds no device trace{others}; put a Kineto trace of each rank there")
+        remedy = "build each alone" if len(files.merged) > 1 else "put a Kineto trace of each rank there"
+        raise NoDeviceTraceError(f"{folder}: holds no device trace{others}; {remedy}")
     host_of = hosts_of(devices, hosts)
     near_hosts, near_devices = _nearest_among(hosts), _nearest_among(devices)
     try:

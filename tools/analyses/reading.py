@@ -36,7 +36,7 @@ PROFILER_RANGE = "cuda_profiler_range"
 MEMORY = "[memory]"
 HOST_TYPE, HOST = 0, -1
 """PyTorch's number for the device type of the host, and the device number of the host here."""
-GRAPH_ALONE = "an execution graph alone: launch calls and host ops are not known, nor what follows from them"
+GRAPH_ALONE = "an execution graph alone: tables of host ops and calls are empty; findings on launches follow from its dependencies"
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("name", "op_schema", "known_by"), Categorical.of(())),
     **dict.fromkeys(("inputs", "outputs"), BytesColumn.of(())),

@@ -83,7 +83,7 @@ def _transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> Sentence:
     """Returns how many transfers a rank takes part in, and how long those of each size take."""
     size, time, ranks = job.integers("comm_size", ABSENT)[chosen], transfer_ns[chosen], job.rank_of_node[chosen]
     values = {"count": int(np.bincount(ranks).max()), "each": len(np.unique(ranks)) > 1 or None}
-    if len(sizes := np.unique(size).tolist()) > SIZES_NAMED or ABSENT in sizes:
+    if len(sizes := np.unique(size).tolist()) > SIZES_NAMED or min(sizes) <= 0:
         return Said.TRANSFERS.of(**values, time=float(np.median(time)) / 1000)
     parts = [Said.SIZE.of(size=each, time=float(np.median(time[size == each])) / 1000) for each in sizes[::-1]]
     return Said.TRANSFERS_OF_SIZES.of(**values, sizes=parts[:-1] or parts, last=parts[-1] if parts[1:] else None)

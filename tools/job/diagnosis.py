@@ -61,9 +61,12 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         what = _without_folders(process, f"{contradiction.path}: {contradiction.what}; {contradiction.meaning}")
         yield Finding(WRONG, [process.name], what, contradiction.advice)
     if process.merged:
-        what = f"several ranks, processes or recordings in one file ({'; '.join(process.merged)})"
-        ways = f"use each rank's own file, or {Remedy.LINK_RANK} to take one out, or {Remedy.BUILD} to build all"
-        yield Finding(WRONG, [process.name], what, ways)
+        severity, what = WRONG, f"several ranks, processes or recordings in one file ({'; '.join(process.merged)})"
+        if process.merged_ranks:
+            severity, what = NOTE, f"ranks {ranges(process.merged_ranks)} are in one file"
+        yield Finding(
+            severity, [process.name], what, f"{Remedy.BUILD} builds all of them, {Remedy.LINK_RANK} takes one out"
+        )
         return
     for severity, what, advice, *counts in (*_not_of_one_process(process), *_not_recorded(process)):
         yield Finding(severity, [process.name], what, advice, counts)
@@ -441,5 +444,5 @@ def _dropped(processes: Iterable[Inspection]) -> list[str]:
         for reason, count in process.dropped.in_words().items():
             where[reason].append(process.name)
             counts[reason].append(count)
-    lines = [f"{amount(counts[reason]):>12} {reason} ({process_names(names)})" for reason, names in where.items()]
+    lines = [f"{sum(counts[reason]):>12,} {reason} ({process_names(names)})" for reason, names in where.items()]
     return lines or ["        none"]

@@ -131,6 +131,7 @@ class Inspection(msgspec.Struct):
     processes: list[int] = []
     host_process: int | None = None
     merged: list[str] = []
+    merged_ranks: list[int] | msgspec.UnsetType = msgspec.UNSET
     versions: dict[str, str] = {}
     vendor: str = ""
     steps: int = 0
@@ -232,6 +233,8 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     memory = activities.category.equal(*MEMORY_CATEGORIES)
     inspection.processes, inspection.world_size = device.processes, device.world_size
     inspection.merged = readers.merging_signs(device)
+    if inspection.merged and (ranks := set().union(*readers.ranks_of_processes(device).values())):
+        inspection.merged_ranks = sorted(ranks)
     if device.rank is not None:
         inspection.rank, inspection.records_rank = device.rank, True
     inspection.versions |= device_versions(inspection.device)
@@ -265,6 +268,9 @@ def _describe_launches(inspection: Inspection, device: DeviceTrace, lost: LostRe
     is_graph = names.where(is_graph_launch)
     inspection.graph_launches, inspection.graph_launches_alone = int(is_graph.sum()), int(is_graph[lost.alone].sum())
     inspection.graph_activities = int(is_graph[call_row[call_row >= 0]].sum())
+    # the same correlation is of several launches in a file of several ranks
+    if inspection.merged:
+        return
     inspection.dropped[Reason.ACTIVITIES_WITHOUT_CALL] = int((call_row < 0).sum())
     inspection.dropped[Reason.LAUNCHES_NOT_RECORDED] = len(lost.uncalled)
     inspection.dropped.add({reason: len(rows) for reason, rows in lost.by_reason.items()})

@@ -194,7 +194,8 @@ def merge_traces(
     if not devices:
         of_files = (wrong_kind(path, InputKind.DEVICE) for path in map(Path, inputs) if path.is_file())
         counts = {"host traces": len(files.hosts), "merged ones": len(files.merged), **files.skipped}
-        nothing = f"{', '.join(inputs)}: no device trace of a single rank{list_counts(', but ', counts)}"
+        remedy = "; a merged one is opened as it is" if files.merged else ""
+        nothing = f"{', '.join(inputs)}: no device trace of a single rank{list_counts(', but ', counts)}{remedy}"
         raise DataError(next(filter(None, of_files), nothing))
     ranks, notes = by_rank(devices, hosts_of(devices, files.hosts), allow_mismatch)
     report = merge(ranks, output, progress)

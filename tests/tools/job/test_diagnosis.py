@@ -381,8 +381,8 @@ def test_real_ranks_report_what_was_launched_before_recording(real_traces: Path)
 def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_said_of_it(jobs, tmp_path):
     merge_for_viewing(by_rank(find_traces([jobs(2)]).devices, {})[0], str(tmp_path / "merged.json"))
     [line] = lines(tmp_path)
-    assert line.startswith("wrong ") and "several ranks, processes or recordings in one file" in line
-    assert line.endswith("or rank=N of execgraph.link to take one out, or execgraph.build to build all")
+    assert line.startswith("note ") and "ranks 0, 1 are in one file; " in line
+    assert line.endswith("execgraph.build builds all of them, rank=N of execgraph.link takes one out")
 
 
 def test_collectives_without_a_kernel_are_noted_but_not_those_of_one_rank(data: Path, folder: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_graph_alone_tells_what_its_nodes_tell_and_says_what_they_do_not(given
     assert run(given["graph"], "--all") == 0
     said = capfd.readouterr()
     assert "  no activity has a launch call: Launch statistics\n" in said.out
-    assert "an execution graph alone: launch calls and host ops are not known" in said.err
+    assert "an execution graph alone: tables of host ops and calls are empty" in said.err
 
 
 def test_collectives_of_graphs_meet_as_those_of_their_traces(data: Path) -> None:
