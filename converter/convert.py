@@ -68,27 +68,10 @@ def convert(
     groups: Mapping[RankList, int] | None = None,
     work: KernelWork | None = None,
 ) -> ExecutionGraph:
-    """Converts a linked trace into the execution graph of one rank. O(n log n) in ops, calls and activities.
+    """Converts a linked trace into the execution graph of one rank, with the numbers of the job's communicator `groups`
+    and the `work` of kernels where they are known. O(n log n) in ops, calls and activities.
 
-    >>> from execgraph import link
-    >>> folder = "tests/data/training"
-    >>> graph = convert(link(f"{folder}/host_rank0.json.gz", f"{folder}/device_rank0.json.gz"))
-    >>> graph.report.activities
-    63
-
-    The graph's `report` says what became of everything in the trace, its `changes` what was then made different for
-    the target.
-
-    Args:
-        linked: The linked trace.
-        options: How to convert; by default everything that is known is kept.
-        groups: The numbers of the job's communicator groups, by rank list; by default they follow from this rank
-            alone.
-        work: The work of the trace's kernels, if it is known already.
-
-    Raises:
-        DataError: The trace holds nothing that the options keep.
-        TypeError: `linked` is no linked trace, or `options` are no Options.
+    Raises DataError if the trace holds nothing that the options keep, TypeError if an argument is of another kind.
     """
     if not isinstance(linked, LinkedTrace):
         raise wrong_argument("convert(linked)", "a LinkedTrace, which link and read_linked return", linked)

@@ -195,14 +195,8 @@ def digraph_of(graph: ExecutionGraph) -> "nx.DiGraph[int]":
 
 
 def read_et(path: InputFile, tensors: bool = True) -> ExecutionGraph:
-    """Reads a .et file (gzip accepted).
-
-    Args:
-        path: The file to read, or the open file.
-        tensors: Whether to read the tensors of ops, too.
-
-    Raises:
-        DataError: The file is no graph; the text says from which byte on.
+    """Reads a .et file, compressed or not, with the tensors of ops or without; DataError says from which byte on it is
+    no graph.
     """
     with path_of(path) as path:
         table = read_columns(path, tensors)

@@ -181,26 +181,7 @@ class Replay(columns.SummaryRepr):
 
 
 def replay(graph: Graphs, scale: Changes = ()) -> Replay:
-    """Replays the graph of one rank, or those of several ranks together. O(n + e) in time and memory.
-
-    >>> from execgraph import convert, link
-    >>> folder = "tests/data/training"
-    >>> graph = convert(link(f"{folder}/host_rank0.json.gz", f"{folder}/device_rank0.json.gz"))
-    >>> replay(graph).error_pct
-    0.0
-
-    Args:
-        graph: The graph to replay, a list with one for each rank, or a folder; graphs or .et files.
-        scale: Changes to the durations of nodes, as of `what_if`.
-
-    Returns:
-        The replay, whose row r is row r of the graph, or of all graphs one after the other.
-
-    Raises:
-        DataError: Dependencies form a cycle, or the graphs are not of one job.
-        TypeError: What is given is neither a graph nor a file, or the changes are none.
-        ValueError: The list is empty, or a change cannot be made.
-    """
+    """Replays the graph of one rank, or those of several ranks together, as recorded; see `execgraph.replay`."""
     return replay_ranks(given_graphs(graph, "replay(graph)"), given_changes(scale, "replay(graph, changes)"))
 
 

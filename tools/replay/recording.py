@@ -168,15 +168,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 def recording(graphs: Graphs) -> Recording | None:
-    """Returns what recording did to the run of these ranks; None where no rank was measured without a profiler.
-
-    Args:
-        graphs: The graph of one rank, or a list with one for each rank; graphs or paths of .et files.
-
-    Raises:
-        DataError: Some nodes never become ready.
-        TypeError: `graphs` are of another kind.
-    """
+    """Returns what recording did to the run of these ranks; None where no rank was measured without a profiler."""
     return run_of(given_graphs(graphs, "recording(graphs)", allow_mismatch=True)).job.recording
 
 

@@ -19,7 +19,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from .. import analyses
 from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
-from ..job import RankComms, compare_ranks, issued_by, summarise_rank
+from ..job import RankComms, compare_ranks, issued_by, ranks_in_words, summarise_rank
 from ..options import path_of_rank
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
@@ -236,7 +236,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     report = Report(
         sources.title, tables, ranks_table(collector.facts), sources.notes + collector.notes(),
         is_of_some=request.only is not None, options=request.options,
-        advice=sync_records_advice(f"rank{'s' if len(silent) > 1 else ''} {ranges(silent)}") if silent else [],
+        advice=sync_records_advice(ranks_in_words(silent)) if silent else [],
         faster_step_us=collector.faster_step_us, lost_work=collector.lost_work,
     )  # fmt: skip
     source_of = dict(zip(collector.comms, sources.ranks, strict=False))
