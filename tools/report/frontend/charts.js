@@ -23,19 +23,8 @@ function scaled(value, step, names) {
 }
 const expressionFunctions = { quantity: (value, unit) => (value === null || value === undefined ? "" : value === 0 ? "0" : quantities[unit](value)) };
 
-// what a chart tells of a mark is shown below the chart, where it hides no other mark
-const told = document.getElementById("told");
-function tell(handler, event, item, value) {
-  told.classList.toggle("visible", Boolean(value));
-  if (!value) return;
-  told.replaceChildren(...Object.entries(value).flatMap(([key, text]) => (text === "" ? [] : [made("span", key), made("b", String(text))])));
-  const { left, bottom, width } = event.target.closest(".chart").getBoundingClientRect(), { offsetHeight } = told;
-  const top = Math.min(bottom, innerHeight - offsetHeight - 4), below = top > event.clientY + 12;
-  Object.assign(told.style, { left: `${left}px`, maxWidth: `${width}px`, top: `${below ? top : Math.max(0, event.clientY - offsetHeight - 24)}px` });
-}
-
 // `ast`: expressions are interpreted, as the page may not make scripts of texts
-const options = { mode: "vega-lite", renderer: "svg", ast: true, actions: false, config: style, tooltip: tell, expressionFunctions };
+const options = { mode: "vega-lite", renderer: "svg", ast: true, actions: false, config: style, tooltip: (handler, event, item, value) => tell(value && Object.entries(value).filter(([, text]) => text !== ""), event), expressionFunctions };
 
 // Charts
 

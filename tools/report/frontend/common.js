@@ -25,5 +25,15 @@ function made(tag, properties = {}, ...inside) {
   return element;
 }
 
+// what a mark of a chart or of the timeline stands for is shown beside the mouse, as pairs of texts
+const tip = document.getElementById("tip");
+function tell(pairs, { clientX, clientY }) {
+  tip.classList.toggle("visible", Boolean(pairs));
+  if (!pairs) return;
+  tip.replaceChildren(made("table", {}, ...pairs.map(([key, value]) => made("tr", {}, made("td", { className: "key", textContent: key }), made("td", String(value))))));
+  const beside = (at, size, room) => (at + 14 + size < room ? at + 14 : at - 14 - size);
+  Object.assign(tip.style, { left: `${Math.max(4, beside(clientX, tip.offsetWidth, innerWidth))}px`, top: `${beside(clientY, tip.offsetHeight, innerHeight)}px` });
+}
+
 // what is given to the page as JSON, null where it has none
 const given = (name) => JSON.parse(document.getElementById(name)?.textContent ?? "null");

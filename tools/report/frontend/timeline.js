@@ -11,7 +11,6 @@ class TimelineView extends TimelineDrawing {
     const find = (name) => element.querySelector(name);
     [this.overview, this.axis, this.scroller, this.labels, this.range] = [".overview", ".axis", ".lanes", ".labels", ".range"].map(find);
     this.drawing = this.scroller.querySelector("canvas");
-    this.tip = document.getElementById("tip");
     this.arrange();
     this.high = Math.max(64, Math.min(5 * this.lanes.length, 120));
     this.looks = meta.looks.map((look) => STACKED.indexOf(look));
@@ -136,7 +135,7 @@ class TimelineView extends TimelineDrawing {
       moved += Math.abs(event.offsetX - last);
       if (moved > 3) this.pan((last - event.offsetX) / this.width);
       last = event.offsetX;
-      return this.hideTip();
+      return tell(null, event);
     };
     drawing.onpointerup = (event) => {
       const { item } = (moved <= 3 && this.at(event.offsetX, event.offsetY)) || {};
@@ -145,7 +144,7 @@ class TimelineView extends TimelineDrawing {
       else if (item) timeline.choose(item.full);
     };
     drawing.onpointercancel = () => { last = null; };
-    drawing.onpointerleave = () => this.hideTip();
+    drawing.onpointerleave = (event) => tell(null, event);
   }
 
   // a bar and what is beside it; if as little is shown already, the bar may fill the view
@@ -185,18 +184,10 @@ class TimelineView extends TimelineDrawing {
     return level && [...level.spent.values()].some((times) => times[index]) ? { lane, level, index, rest: fine } : null;
   }
 
-  hover({ offsetX, offsetY, clientX, clientY }) {
-    const found = this.at(offsetX, offsetY);
-    if (!found) return this.hideTip();
-    const told = found.item ? this.ofItem(found.item) : this.ofSums(found), { tip } = this;
-    tip.replaceChildren(made("table", {}, ...told.map(([key, value]) => made("tr", {}, made("td", { className: "key", textContent: key }), made("td", value)))));
-    tip.classList.add("visible");
-    const beside = (at, size, room) => (at + 14 + size < room ? at + 14 : at - 14 - size);
-    Object.assign(tip.style, { left: `${Math.max(4, beside(clientX, tip.offsetWidth, innerWidth))}px`, top: `${beside(clientY, tip.offsetHeight, innerHeight)}px` });
-    return undefined;
+  hover(event) {
+    const found = this.at(event.offsetX, event.offsetY);
+    tell(found && (found.item ? this.ofItem(found.item) : this.ofSums(found)), event);
   }
-
-  hideTip() { this.tip.classList.remove("visible"); }
 
   ofItem({ isBar, run, lane, at, short, kind, start, time }) {
     const told = [["name", short], ["lane", lane.label], ["kind", isBar ? this.meta.looks[kind >> 1] : "op, with what it called"], ["start", duration(start)], ["time", duration(time)]];

@@ -29,7 +29,7 @@ class TimelineDrawing {
   // a canvas knows no variables of the style
   colour(look) {
     if (!this.colours) {
-      const { style } = this.tip, value = (name) => { style.color = `var(--${name})`; return getComputedStyle(this.tip).color; };
+      const { style } = tip, value = (name) => { style.color = `var(--${name})`; return getComputedStyle(tip).color; };
       this.colours = Object.fromEntries([...STACKED, "mark", "ink", "muted", "line", "paper"].map((name) => [name, value(name)]));
       style.color = "";
     }
