@@ -301,9 +301,8 @@ def clock_steps(
         return Contradiction(device.path, apart, by_as_much, "record again")
     if not (step := clock_step(activities, device.calls, awaited, clock, trace_start(device))):
         return None
-    meaning = f"before it or after it, {by_as_much}"
-    advice = "link the window before it or after it, or record again"
-    return Contradiction(device.path, f"the device's clock {step}", meaning, advice)
+    what, advice = f"the device's clock {step}", "link the window before it or after it, or record again"
+    return Contradiction(device.path, what, f"before it or after it, {by_as_much}", advice)
 
 
 def lasting_too_long(device: DeviceTrace, too_long: Sequence[Overrun]) -> Contradiction | None:

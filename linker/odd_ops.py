@@ -39,7 +39,8 @@ def _by_times(device: DeviceTrace) -> Iterator[Sign]:
     ops, calls, path, count = device.ops, device.calls, device.path, len(device.ops.start)
     if (unit := max(unit_of_starts(ops), unit_of_starts(calls, device.activities))) > 1:
         ran = device.activities if len(device.activities.start) else ops
-        coarse = len(ran.start) * int(unit > max(ANY_MACHINE.median, MATTERS * np.median(ran.end - ran.start)))
+        lengths = ran.end - ran.start
+        coarse = (count or len(lengths)) * int(unit > max(ANY_MACHINE.median, MATTERS * np.median(lengths)))
         what = f"all starts are apart by multiples of {time_text(unit / UNIT)}"
         yield coarse, path, what, "digits were lost, and with them gaps and latencies", ADVICE
     op = Lookup(ops.external_id[::-1], np.arange(count)[::-1]).of(calls.external_id)

@@ -27,6 +27,7 @@ from support.contradictions import (
     GRAPHS,
     PAGE,
     READ_BY,
+    SAMPLE,
     TRACES,
     GraphLie,
     Lie,
@@ -434,6 +435,15 @@ def test_a_step_that_only_launches_of_several_threads_show_is_of_their_clocks() 
         times += 300_000 * (device.calls.thread == 517)
     (said,) = contradictions.contradictions_in_traces(None, device)
     assert re.fullmatch(r"the clock of thread 517 is (299|30\d)\.\d µs ahead of that of thread 496", said.what)
+
+
+def test_starts_that_lost_digits_make_a_run_doubtful_only_beyond_usual_latencies() -> None:
+    device = read_device_trace(str(SAMPLE / "device_rank0.json.gz"))
+    for unit, is_doubtful in ((1_000, False), (10_000, True)):
+        for table in (device.ops, device.calls, device.activities):
+            table.start[:] -= table.start % unit
+        count, [said] = odd_ops(None, device, None)
+        assert (count > 0) == is_doubtful and said.what == f"all starts are apart by multiples of {unit / 1000:.1f} µs"
 
 
 EDITS = {

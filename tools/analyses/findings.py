@@ -227,7 +227,7 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
         }.get(recording.cause, "")
     # the profiler alone costs much less than a host trace
     ops = sum(rank.recorded_ops for rank in job.ranks) / len(job.ranks)
-    if limit is not NodeClass.HOST or not job.is_on_device or not ops:
+    if limit is not NodeClass.HOST or not job.is_on_device or not ops or job.lost_work:
         return ""
     slowed_us = HOST_TRACE_US * ops
     share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
