@@ -127,8 +127,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
             said += f"{best.title}: {best.facts[0]}. {saves}."
     if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
         said = f"As recorded, {said[0].lower()}{said[1:]}"
-    bounded = [*gains.values(), *(finding.gain for finding in findings if finding.gain)]
-    if any(each.freed_pct is not None for each in bounded):
+    shown = [finding.gain for finding in findings if finding.gain] or [gain]
+    if any(each.freed_pct is not None for each in shown):
         said += f" Gains are ranges, as {fixed_in_words(job.work, job.with_causes[1])}."
     cost = _recording_cost(job, largest if doubts else limit)
     saved_us = np.array([each.us for each in gains.values()])

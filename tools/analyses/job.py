@@ -24,6 +24,8 @@ ATEN = "aten::"
 NO_TABLE = Table("", "", [])
 LEAST_PCT = 2.0
 """A smaller gain is not worth a reader's time."""
+LEAST_OF_GAIN = 0.2
+"""What bounds a gain is said from this share of it on; in healthy recordings an idle thread bounds it by 14 %."""
 
 
 class Gain(NamedTuple):
@@ -286,7 +288,8 @@ class Job:
         free, fixed = self.with_causes
         freed = 100 * (1 - makespan(free) / max(replays.makespan_ns(free), 1)) if len(fixed) else 100 * share
         least, most = (limit(shares) * self.length_us if others else None for limit in (min, max))
-        differs, steps = abs(freed - 100 * share) > replays.CLEAR_PCT, run.steps if run else 0
+        least_pct = max(replays.CLEAR_PCT, LEAST_OF_GAIN * max(freed, 100 * share))
+        differs, steps = abs(freed - 100 * share) > least_pct, run.steps if run else 0
         return Gain(saved_us, 100 * share, factor, removed, least, most, steps, freed if differs else None)
 
     def device_shares(self, column: str) -> list[float]:
