@@ -42,6 +42,8 @@ MOST_RESHAPED, MOST_OTHER_BATCHES = 0.1, 0.75
 """Share of ops with other shapes, up to which two traces can be of the same steps, or of other steps of one job."""
 UNIT = 1_000
 """The ratio of a unit of time to the next smaller one."""
+SHORTEST = 400
+"""ns. No kernel lasts less, not even one that does nothing (measured: at least 770 on H100, 1,600 on MI300)."""
 SECOND = 1_000_000_000
 """ns, as bandwidths are per second."""
 MEANING = "which op launched what, and so what the graph's launches and tensors depend on, is not to be trusted"
@@ -87,7 +89,7 @@ def contradictions(
     """
     units, clock, order = None, None, None
     if (call_row >= 0).any():
-        units = without_lengths(device, calibration) or other_units(device, call_row, calibration)
+        units = other_units(device, call_row, calibration) or without_lengths(device, calibration)
         units = units or overlapping_activities(device, call_row)
         clock = clock_apart(device, calibration) or clock_steps(device, call_row, calibration, awaited)
         order = other_launches(device, call_row) or other_order(device, call_row)
@@ -223,8 +225,9 @@ def other_shapes(host: HostTrace, device: DeviceTrace, match: Match) -> list[Con
 
 
 def without_length(activities: Activities, calibration: MachineCalibration) -> ActivityRows:
-    """Returns the activities that last no time, where times are more exact than the shortest activity."""
-    none = np.flatnonzero(activities.end <= activities.start)
+    """Returns the activities that last no time, or less than a kernel can, where times are more exact than that."""
+    is_exact_kernel = activities.category.equal("kernel") & (calibration.resolution_ns == 1)
+    none = np.flatnonzero(activities.end - activities.start < np.where(is_exact_kernel, SHORTEST, 1))
     is_rounded = calibration.resolution_ns > 1 and 2 * len(none) <= len(activities.end)
     return ActivityRows(none[:0] if len(none) < AGREEING or is_rounded else none)
 
@@ -235,7 +238,8 @@ def without_lengths(device: DeviceTrace, calibration: MachineCalibration) -> Con
     if not len(none):
         return None
     since, until = ((time - trace_start(device)) / 1000 for time in (rows.start[none].min(), rows.start[none].max()))
-    what = f"{len(none)} of {len(rows)} activities last 0 ns (from {since:.3f} to {until:.3f} µs of the trace)"
+    longest = f"{most} ns or less" if (most := (rows.end - rows.start)[none].max()) > 0 else "0 ns"
+    what = f"{len(none)} of {len(rows)} activities last {longest} (from {since:.3f} to {until:.3f} µs of the trace)"
     meaning = "their durations were not recorded, so that busy time is too short and idle time too long"
     return Contradiction(device.path, what, meaning, "record again, without other profilers of the device")
 

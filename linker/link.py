@@ -202,7 +202,8 @@ def _link_all(
     collectives = communication.collective_ops(ops, op_parent, device.communication, device_op, other_steps)
     on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
     info = _info(host, device, rank)
-    awaited, lost = awaited_ends(activities, calls, device.syncs), lost_records(device, activities.call_row)
+    awaited = awaited_ends(activities, calls, device.syncs)
+    lost = lost_records(device, activities.call_row, host, match)
     info.machine, too_long = machine_of(activities, calls, awaited), [*overruns(device, activities.call_row, awaited)]
     contradicting = contradictions.contradictions(host, device, activities.call_row, info.machine, awaited, too_long)
     odd_count, odd = odd_ops(host, device, match)

@@ -1,4 +1,4 @@
-"""Finds what the profiler lost of a device: activities of launch calls, calls of activities, all after some time.
+"""Finds what the profiler lost of a device: activities of launch calls, calls of activities, and both.
 
 What rightly has no activity does not count: copies and sets, of which empty ones return at once; launches that are
 captured into a graph; and the last launches of a recording that ended before their work did. Nor do activities that may
@@ -11,18 +11,20 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema import columns
-from ..schema.columns import ActivityRows, Bool, CallRows, Lookup, RowMap, ThreadIntervals, group_ids
+from ..schema.columns import ActivityRows, Bool, CallRows, DeviceOpRows, Int64, Lookup, RowMap, ThreadIntervals
 from ..schema.linked import FOREVER, NEVER, Activities, Calls, SyncCall, are_step_marks, sync_calls
-from ..schema.machine import AGREEING, LAUNCHES, LONGEST
+from ..schema.machine import AGREEING, LONGEST
 from ..schema.reasons import Reason
 from .contradictions import ADVICE, Contradiction
 from .joining import enclosing_ops
-from .readers import DeviceTrace
+from .match import Match
+from .ops_without_calls import ops_without_calls
+from .readers import DeviceTrace, HostTrace
 from .windows import Period, trace_start
 
 LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|KernelLaunch|GraphLaunch")
 CAPTURE_BEGINS, CAPTURE_ENDS = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
-STREAMS_SHOWN = 3
+STREAMS_SHOWN, NAME_SHOWN = 3, 40
 WITHOUT_CALL = "what they waited for is not known"
 MEANING = "what the device did then is not known, so that idle times and waits are not those of the run"
 LINK_PART = "link the window in which calls were recorded, or record again"
@@ -38,53 +40,62 @@ RECORD_LESS = "record again, with fewer steps or a larger ACTIVITIES_MAX_GPU_BUF
 class LostRecords(NamedTuple):
     """The `launches` of kernels and graphs, in the order of time; of these the ones `alone`, without an activity, and
     those of one kernel that `share` their correlation with several. Ops as those around the lone ones launched on
-    `streams`. The last call stands in `after` for each op behind it of which most launched before, `until` (ns). The
-    launch calls of the `uncalled` activities were lost.
+    `streams`. A launch of a graph stands in `short` for each activity that it lacks. The `silent` ops lost calls: of
+    each the call before it stands in `before`. The launch calls of the `uncalled` activities were lost.
     """
 
     launches: CallRows
     alone: CallRows
     share: CallRows
-    after: CallRows
     streams: list[int]
-    until: int
+    short: CallRows
+    silent: DeviceOpRows
+    before: CallRows
     uncalled: ActivityRows
 
     @property
     def by_reason(self) -> dict[Reason, CallRows]:
-        """The rows of calls that are counted; a part of the trace without the last call lacks nothing behind it."""
-        reasons = Reason.LAUNCHES_WITHOUT_ACTIVITY, Reason.LAUNCHES_THAT_SHARE, Reason.OPS_AFTER_CALLS
-        return dict(zip(reasons, (self.alone, self.share, self.after), strict=True))
+        """The rows of calls that are counted; a part of the trace without a call lacks nothing at it or behind it."""
+        lone = {Reason.LAUNCHES_WITHOUT_ACTIVITY: self.alone, Reason.LAUNCHES_THAT_SHARE: self.share}
+        return lone | {Reason.OPS_WITHOUT_CALLS: self.before, Reason.SHORT_GRAPHS: self.short}
 
     def contradictions(self, device: DeviceTrace) -> list[Contradiction]:
         """Returns what is missing, from when to when, and what to do."""
-        found, zero, start = list[tuple[str, str, str]](), trace_start(device), device.calls.start[self.alone]
-        if count := len(start):
+        found, zero, calls = list[tuple[str, str, str]](), trace_start(device), device.calls
+
+        def period(start: Int64) -> str:
+            return f"{Period(int(start.min()), int(start.max())).in_words(zero)} of the trace"
+
+        if count := len(self.alone):
+            where = period(calls.start[self.alone])
             on = f", in ops that launch on stream {', '.join(map(str, self.streams))}"
-            where = f"{Period(*np.sort(start)[[0, -1]].tolist()).in_words(zero)} of the trace"
             where += on if 0 < len(self.streams) <= STREAMS_SHOWN else ""
             share = f"; {len(self.share)} launches of one kernel have several" if len(self.share) else ""
             what = f"{count:,} of {len(self.launches):,} launch calls have no activity (from {where}){share}"
             cases = (
                 (share or device.skipped[Reason.UNUSABLE_TIME], ADVICE),
-                (device.calls.name.where(is_graph_launch)[self.alone].all(), WITH_GRAPHS),
+                (calls.name.where(is_graph_launch)[self.alone].all(), WITH_GRAPHS),
                 (count == len(self.launches), ALLOW),
                 (np.array_equal(self.alone, self.launches[:count]), WARM_UP),
             )
             found.append((what, MEANING, next((advice for holds, advice in cases if holds), RECORD_LESS)))
         elif count := len(self.share):
-            where = Period(*np.sort(device.calls.start[self.share])[[0, -1]].tolist()).in_words(zero)
-            what = f"{count:,} of {len(self.launches):,} launch calls of one kernel have several (from {where} of the trace)"
+            where = period(calls.start[self.share])
+            what = f"{count:,} of {len(self.launches):,} launch calls of one kernel have several (from {where})"
             found.append((what, "kernels of theirs count more than once", ADVICE))
-        if count := len(self.after):
-            where = Period(int(device.calls.end[self.after[0]]), self.until).in_words(zero)
-            what = f"has no call from {where} of the trace, though {count:,} ops of kinds that launch start then"
+        if count := len(self.short):
+            where = period(calls.start[self.short])
+            what = f"launches of CUDA graphs lack {count:,} activities of theirs in other steps (from {where})"
+            found.append((what, MEANING, RECORD_LESS))
+        if count := len(self.silent):
+            first, where = device.ops.name[self.silent[0]][:NAME_SHOWN], period(device.ops.start[self.silent])
+            what = f"{count:,} ops lack calls, and what these launched (from {where}; the first: {first})"
             found.append((what, MEANING, RECORD_LESS))
         if count := len(self.uncalled):
-            rows, times = device.activities, np.sort(device.activities.start[self.uncalled])[[0, -1]].tolist()
-            where, zeros = Period(*times).in_words(zero), int((rows.correlation[self.uncalled] == 0).sum())
+            rows = device.activities
+            where, zeros = period(rows.start[self.uncalled]), int((rows.correlation[self.uncalled] == 0).sum())
             named = f"; {zeros:,} have no correlation" if zeros else ""
-            what = f"{count:,} of {len(rows):,} activities have no launch call (from {where} of the trace){named}"
+            what = f"{count:,} of {len(rows):,} activities have no launch call (from {where}){named}"
             apart = int(_are_apart(rows, device.calls)[self.uncalled].sum())
             what += f"; {apart:,} ran long before or after all calls, so the run seems longer" * bool(apart)
             found.append((what, WITHOUT_CALL, LINK_PART if apart else ADVICE))
@@ -107,33 +118,59 @@ def launch_calls(calls: Calls) -> CallRows:
     return CallRows(rows[open_captures <= 0])
 
 
-def lost_records(device: DeviceTrace, call_row: CallRows) -> LostRecords:
-    """Returns what the trace of one process lacks, by the call of each activity. O(n log n)."""
+def lost_records(
+    device: DeviceTrace, call_row: CallRows, host: HostTrace | None = None, match: Match | None = None
+) -> LostRecords:
+    """Returns what the trace of one process lacks, by the call of each activity and the `match` of ops. O(n log n)."""
     ops, calls, activities, launches = device.ops, device.calls, device.activities, launch_calls(device.calls)
     count = Lookup(*np.unique(activities.correlation, return_counts=True)).of(calls.correlation[launches])
     share = CallRows(launches[(count > 1) & ~calls.name.where(is_graph_launch)[launches]])
     alone = CallRows(launches[(count < 0) & ~_beyond_end(device, launches, count > 0)])
     if len(alone) <= (activities.correlation == 0).sum():
         alone = CallRows(alone[:0])  # activities without a correlation may be theirs
-    last_call = calls.end.max(initial=NEVER)
-    is_after, streams, after = ops.start >= last_call, list[int](), 0
-    # an activity that no recorded call launched shows that only calls are missing
-    is_silent = is_after.sum() >= AGREEING and activities.start[call_row < 0].max(initial=NEVER) <= last_call
-    if len(launches) and len(ops.start) and (len(alone) or is_silent):
-        nesting = columns.nest(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
-        around = enclosing_ops(calls, ops, nesting, are_step_marks(ops.name))
-        # without an op there is a name of its own
-        names = len(ops.name.table) + 1
-        name = np.append(ops.name.codes, -1) % names
-        is_alike = np.isin(name[RowMap(around)[call_row]], name[around[alone]][around[alone] >= 0])
-        streams = np.unique(activities.stream[is_alike]).tolist()
-        launched = np.bincount(name[np.unique(around[launches])], minlength=names)
-        often = (launched > 0) & (launched >= LAUNCHES * np.bincount(name[:-1][~is_after], minlength=names))
-        is_after &= often[name[:-1]] & is_silent
-        after = int(is_after.sum())
-    behind = CallRows(np.repeat(calls.end.argmax(), after) if after >= AGREEING else launches[:0])
-    until = int(ops.start[is_after].max(initial=NEVER))
-    return LostRecords(launches, alone, share, behind, streams, until, uncalled_activities(activities, calls, call_row))
+    nesting = columns.nest(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
+    around = enclosing_ops(calls, ops, nesting, are_step_marks(ops.name))
+    name = np.append(ops.name.codes, -2)
+    is_alike = np.isin(name[RowMap(around)[call_row]], name[around[alone]][around[alone] >= 0])
+    streams = np.unique(activities.stream[is_alike]).tolist()
+    uncalled, in_time = uncalled_activities(activities, calls, call_row), np.argsort(calls.start, kind="stable")
+    launching = np.isin(calls.name.codes, calls.name.codes[call_row[call_row >= 0]])
+    launching[launches] = True
+    silent = ops_without_calls(host, device, match, nesting.parent, around, launching)
+    if len(silent) <= len(uncalled):
+        silent = DeviceOpRows(silent[:0])  # activities without a call may be theirs
+    before = CallRows(in_time[np.searchsorted(calls.start[in_time], ops.start[silent], "right") - 1])
+    short = short_graphs(device, call_row)
+    return LostRecords(launches, alone, share, streams, short, silent, before, uncalled)
+
+
+def short_graphs(device: DeviceTrace, call_row: CallRows) -> CallRows:
+    """Returns the launches of graphs that lack activities of the same graph in another step, once for each activity.
+
+    Launches at one place of steps with as many launches are of one graph if they run the same kernels, but for how often.
+    """
+    calls, marks = device.calls, np.sort(device.ops.start[are_step_marks(device.ops.name)])
+    launches = np.intersect1d(np.flatnonzero(calls.name.where(is_graph_launch)), call_row)
+    launches = launches[np.argsort(calls.start[launches], kind="stable")]
+    step = np.searchsorted(marks, calls.start[launches], "right")
+    # in steps with as many launches as others
+    places = np.bincount(step)[step]
+    is_usual = places == np.sort(places)[len(places) // 2 :][:1]
+    launches, place, short = launches[is_usual], columns.cumcount(step)[is_usual], [launches[:0]]
+    number = Lookup(launches, np.arange(len(launches))).of(call_row)
+    ran = np.flatnonzero(number >= 0)
+    for of_place in columns.rows_of_each(place[number[ran]]).values():
+        graphs, graph = np.unique(number[ran[of_place]], return_inverse=True)
+        kernels, kernel = np.unique(device.activities.name.codes[ran[of_place]], return_inverse=True)
+        runs = np.bincount(graph * len(kernels) + kernel, minlength=len(graphs) * len(kernels)).reshape(
+            -1, len(kernels)
+        )
+        most = runs.max(axis=0)
+        # of one that has all, another may have lost all of a kernel, too
+        is_one = (runs == most).all(axis=1).any() or ((runs > 0) | (most <= AGREEING)).all()
+        if is_one and ((runs > 0) & (runs < most)).any():
+            short.append(np.repeat(launches[graphs], (most - runs).sum(axis=1)))
+    return CallRows(np.concatenate(short))
 
 
 def uncalled_activities(activities: Activities, calls: Calls, call_row: CallRows) -> ActivityRows:
@@ -145,7 +182,7 @@ def uncalled_activities(activities: Activities, calls: Calls, call_row: CallRows
     rows, has_call = np.flatnonzero(call_row < 0), call_row >= 0
     if not len(rows) or not len(calls.start):
         return ActivityRows(rows[:0])
-    start, stream, began = activities.start, group_ids(activities.device, activities.stream), calls.start.min()
+    start, stream, began = activities.start, columns.group_ids(activities.device, activities.stream), calls.start.min()
     first = np.full(int(stream.max()) + 1, FOREVER)
     np.minimum.at(first, stream[has_call], start[has_call])
     first[first == FOREVER] = start[has_call].min() if has_call.any() else began

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..schema.columns import TOLERANCE, Lookup, RowMap, groupby, is_group_start, time_text
-from ..schema.linked import USER_SCOPE
+from ..schema.linked import NEVER, USER_SCOPE
 from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST
 from .communication import TRANSFER
 from .contradictions import ADVICE, FOR_DURATIONS, UNIT, Contradiction
@@ -22,6 +22,7 @@ from .windows import SMALLEST_REST, trace_start
 MOST_ORPHANS = 0.2
 """Up to 8 % of the ops of sound traces begin after their caller, as host traces take hooks for callers."""
 LOST = "what these ops did and called, and the tensors that they used, are not known"
+UPDATE, BACKWARD = "Optimizer.step#", "autograd::engine"
 TIMES, ORDER = "durations, and what depends on them, are wrong", "the order of ops, and what ran at once, are wrong"
 Sign = tuple[int, str, str, str, str]
 """How many ops are odd, in which file and how, its meaning, and advice."""
@@ -52,6 +53,11 @@ def _by_times(device: DeviceTrace) -> Iterator[Sign]:
     without = int((ops.end <= ops.start).sum())
     if without >= AGREEING and ((ops.start % UNIT).any() or 2 * without > count):
         yield without, path, f"{without:,} of {count:,} ops last 0 ns", TIMES, FOR_DURATIONS
+    last_update = ops.start[ops.name.where(lambda name: name.startswith(UPDATE))].max(initial=NEVER)
+    forward = int(((ops.sequence >= 0) & (ops.start < last_update)).sum())
+    if forward >= AGREEING and not ops.name.where(lambda name: name.startswith(BACKWARD)).any():
+        what = f"has no op of a backward pass, though {forward:,} ops prepare one and an optimizer runs after them"
+        yield forward, path, what, LOST, "record all threads of the process again"
     rows = np.flatnonzero((ops.rf_id > 0) & ~ops.annotation)
     rows = rows[np.lexsort((ops.rf_id[rows], ops.thread[rows]))]
     thread, start = ops.thread[rows], ops.start[rows]

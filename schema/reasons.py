@@ -76,7 +76,8 @@ class Reason(Enum):
     ACTIVITIES_OUTSIDE_OPS = "activities launched outside any op"
     LAUNCHES_WITHOUT_ACTIVITY = "launch calls without an activity"
     LAUNCHES_THAT_SHARE = "launch calls of one kernel with several activities"
-    OPS_AFTER_CALLS = "ops of kinds that launch, after the last call that was recorded"
+    OPS_WITHOUT_CALLS = "ops whose calls were lost"
+    SHORT_GRAPHS = "activities that launches of CUDA graphs lack"
     ENDED_BEFORE_LAUNCH = "activities that ended before their launch call began, taken to have none"
     # the part of a trace that was linked
     HOST_OPS_OUTSIDE = "host ops outside the linked part"
@@ -135,7 +136,7 @@ class Reason(Enum):
     UNKNOWN_DTYPES = "communications of unknown dtype, taken as one byte an element"
     DEPENDENCIES_IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"
     # the inspection of files
-    ACTIVITIES_OF_ZERO_LENGTH = "activities of zero length"
+    ACTIVITIES_OF_ZERO_LENGTH = "activities that last no time, or less than kernels can"
     OPS_OUTSIDE_HOST_WINDOW = "ops outside the host trace's window"
     OPS_NOT_IN_DEVICE_TRACE = "host ops that the device trace does not hold"
     OPS_OF_TWO_NAMES = "ops of one record-function id but two names"

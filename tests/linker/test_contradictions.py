@@ -455,6 +455,7 @@ EDITS = {
     "one thread": r"\d+ ops are on the threads of others, though they are of 2 more threads in host",
     "lost ops": r"lacks 1.. of 1,1.. ops between others of host",
     "lost nodes": r"lacks 1.. of 1,1.. ops between others of device",
+    "lost backward": r"has no op of a backward pass, though \d+ ops prepare one and an optimizer runs after them",
 }
 """What is said of an edit of a capture."""
 
@@ -480,6 +481,8 @@ def test_ops_that_cannot_be_as_they_are_recorded_are_said_and_counted(tmp_path: 
         ops.start[:] = ops.start // 1_000_000 * 1_000_000
     elif edit == "one thread":
         ops.thread[:] = ops.thread[0]
+    elif edit == "lost backward":
+        device = select(device, ops=~ops.name.where(lambda name: name.startswith("autograd")))
     elif edit == "lost ops":
         device = select(device, ops=rows % 10 > 0)
     count, found = odd_ops(host, device, match_ops(host, device))

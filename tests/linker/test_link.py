@@ -120,8 +120,66 @@ def test_launches_whose_work_was_lost_and_a_silent_device_are_counted(t: TraceBu
         with t.op("aten::on_cpu" if word == "on_cpu" else "aten::mm", duration=9):
             _ = t.launch(word, duration=99) if word == "sgemm" else t.call(CALLS[word]) if word in CALLS else None
     report = link_run(t).report
-    counts = report.oddities[Reason.LAUNCHES_WITHOUT_ACTIVITY], report.oddities[Reason.OPS_AFTER_CALLS]
+    counts = report.oddities[Reason.LAUNCHES_WITHOUT_ACTIVITY], report.oddities[Reason.OPS_WITHOUT_CALLS]
     assert counts == LOST[story] and any("idle times" in note for note in report.notes) == any(counts)
+
+
+def silent(t: TraceBuilder, case: str) -> None:
+    """Runs, between launches, what ought to call something and does not, or rightly calls nothing."""
+    place, shape = "cpu" if "cpu" in case else None, (0, 4) if "empty" in case else (4, 4)
+    with t.annotation("inner (dynamo_timed)") if "traced" in case else nullcontext():
+        if case.startswith("copy"):
+            t.leaf("aten::copy_", 3, inputs=[t.tensor(shape, device=place), t.tensor(shape, device="cpu")])
+        elif case.startswith("item"):
+            with t.op("aten::_local_scalar_dense", inputs=[t.tensor(())]):
+                t.memcpy("DtoH")
+                _ = t.stream_synchronize() if "waits" in case else None
+        elif case.startswith("relu"):
+            for number in range(int(case[-1])):
+                with t.op("aten::relu", duration=4, inputs=[t.tensor(shape, device=place)]):
+                    _ = t.launch("relu", duration=1) if number % 4 != 2 else None
+        elif case.startswith("allreduce"):
+            t.collective(group=t.group([0, 1] if "two" in case else [0]))
+            t.activities.remove(lost := t.activities[-1])
+            t.calls = [call for call in t.calls if call.correlation != lost.correlation]
+
+
+SILENT = {
+    "copy": 1, "copy on cpu": 0, "copy empty": 0, "copy traced": 0, "item": 1, "item waits": 0,
+    "relu 8": 2, "relu on cpu 3": 0, "allreduce two": 1, "allreduce one": 0,
+}  # fmt: skip
+"""How many ops lost their calls."""
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_ops_that_lost_their_calls_are_counted_and_said(case: str) -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    for silence in (False, True, False):
+        with t.op("aten::mm", duration=9):
+            t.launch("sgemm")
+        _ = silent(t, case) if silence else None
+    report = link_run(t).report
+    assert report.oddities[Reason.OPS_WITHOUT_CALLS] == SILENT[case]
+    assert any("lack calls" in note for note in report.notes) == bool(SILENT[case])
+    assert convert_run(t).graph.metadata.get("ops_without_calls", 0) == SILENT[case]
+
+
+GRAPHS = {
+    "aaaabbbb aaaabbbb": 0, "aaaabbbb aaaabb": 2, "aaaab aaaa": 0, "aaaabb aaabb": 1, "aaaabbb aaabbbb": 2,
+    "aaaacccc aaaabbbbb": 0, "aaaa,aa aaaa,aa": 0, "aaaa,aa aaa,aa": 1, "aaaa aaaa,aa": 0,
+}  # fmt: skip
+"""How many activities the launches of CUDA graphs, in the two steps of a run, lack."""
+
+
+@pytest.mark.parametrize("steps", GRAPHS)
+def test_replays_of_a_graph_that_lack_activities_of_others_are_counted_and_said(t: TraceBuilder, steps: str) -> None:
+    for number, graphs in enumerate(steps.split()):
+        with t.annotation(f"ProfilerStep#{number}"):
+            for kernels in graphs.split(","):
+                t.graph_launch([(kernel, 7, 2) for kernel in kernels])
+    report = link_run(t).report
+    assert report.oddities[Reason.SHORT_GRAPHS] == GRAPHS[steps]
+    assert any("launches of CUDA graphs lack" in note for note in report.notes) == bool(GRAPHS[steps])
 
 
 # Activities without a call

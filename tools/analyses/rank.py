@@ -309,16 +309,13 @@ def faster_step_us(linked: LinkedTrace) -> float:
 
 def lost_work(linked: LinkedTrace) -> str:
     """Returns what the trace lacks of the work of devices, or which rows of it are wrong; "" if that is little."""
-    alone, after = map(linked.report.oddities.of, (Reason.LAUNCHES_WITHOUT_ACTIVITY, Reason.OPS_AFTER_CALLS))
-    launches = len(launch_calls(linked.calls))
-    if alone and alone > MOST_LOST * (launches or len(linked.activities)):
+    odd, launches, few = linked.report.oddities, len(launch_calls(linked.calls)), MOST_LOST * len(linked.activities)
+    if (alone := odd[Reason.LAUNCHES_WITHOUT_ACTIVITY]) > (MOST_LOST * launches or few):
         return f"{alone:,}{f' of {launches:,}' * bool(launches)} launch calls have no activity"
-    if after:
-        return f"no call of the last {after:,} ops of kinds that launch was recorded"
-    odd, few = linked.report.oddities.items(), MOST_LOST * len(linked.activities)
-    least = {Reason.TOO_LONG: 0.0, Reason.ODD_OPS: 0.0, Reason.ACTIVITIES_OF_ZERO_LENGTH: few}
-    wrong = [f"{count:,} {in_words(reason)}" for reason, count in odd if count > least.get(reason.reason, count)]
-    return " and ".join(wrong)
+    least = dict.fromkeys((Reason.OPS_WITHOUT_CALLS, Reason.SHORT_GRAPHS, Reason.ACTIVITIES_OF_ZERO_LENGTH), few)
+    least |= {Reason.TOO_LONG: 0.0, Reason.ODD_OPS: 0.0}
+    wrong = [(reason, count) for reason, count in odd.items() if count > least.get(reason.reason, count)]
+    return " and ".join(f"{count:,} {in_words(reason)}" for reason, count in wrong)
 
 
 def lost_launches(linked: LinkedTrace) -> str:

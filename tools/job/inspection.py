@@ -189,11 +189,12 @@ def inspect(inspection: Inspection) -> Inspection:
                 inspection.versions["PyTorch"] = pytorch
             _describe_reading(inspection, host)
         if device is not None:
-            lost = lost_records(device, launching_calls(device.activities, device.calls))
+            match = match_ops(host, device, allow_mismatch=True) if host is not None else None
+            lost = lost_records(device, launching_calls(device.activities, device.calls), host, match)
             _describe_device(inspection, device, lost)
             _describe_reading(inspection, device)
-        if host is not None and device is not None:
-            match, alone = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
+        if host is not None and device is not None and match is not None:
+            alone = ~are_step_marks(device.ops.name)
             found = other_shapes(host, device, match)
             alone[match.device_row] = False
             inspection.matched, inspection.matched_by = len(match.host_row), match.by

@@ -56,8 +56,15 @@ def test_it_is_withdrawn_where_the_work_of_launches_was_not_recorded() -> None:
     timeless = host_bound()
     for _ in range(3):
         timeless.launch("relu", duration=0)
+    silent = host_bound()
+    silent.leaf("aten::copy_", 3, inputs=[silent.tensor(), silent.tensor(device="cpu")])
+    silent.launch("relu")
     why = "1 of 42 launch calls have no activity", "1 of 41 activities, 20 % of their time, have no launch call"
-    for job, reason in zip(map(played, (t, uncalled, timeless)), (*why, "3 activities of zero length"), strict=True):
+    for job, reason in zip(
+        map(played, (t, uncalled, timeless, silent)),
+        (*why, "3 activities that last no time", "1 ops whose calls were lost"),
+        strict=True,
+    ):
         assert not [finding for finding in find(job) if finding.gain]
         assert sentence(job).startswith(f"What limits the run cannot be told: {reason}")
 
