@@ -147,7 +147,7 @@ def lost_records(
 def short_graphs(device: DeviceTrace, call_row: CallRows) -> CallRows:
     """Returns the launches of graphs that lack activities of the same graph in another step, once for each activity.
 
-    Launches at one place of steps with as many launches are of one graph if they run the same kernels, but for how often.
+    Launches at one place of steps with as many are of one graph if they run the same kernels, but for how often.
     """
     calls, marks = device.calls, np.sort(device.ops.start[are_step_marks(device.ops.name)])
     launches = np.intersect1d(np.flatnonzero(calls.name.where(is_graph_launch)), call_row)
