@@ -56,7 +56,7 @@ def ops_without_calls(
         texts = host.inputs.at(match.host_row[rows])
         is_full = [ON_DEVICE.search(text) is not None and not EMPTY.search(text) for text in texts]
         lacks[match.device_row[rows[is_full]]] = True
-    lacks &= (ops.start >= calls.start.min()) & (ops.end <= calls.end.max())
+    lacks &= (ops.start >= calls.start.min()) & (ops.end <= calls.end.max()) & (ops.end > ops.start)
     lacks &= nearest(ops.name.where(lambda name: TRACING in name), parent) < 0
     # after the last call what ops of the same name did must do
     is_after, name, names = ops.start >= calls.end.max(), ops.name.codes, len(ops.name.table)
