@@ -17,7 +17,7 @@ from ...schema import columns, linked
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder
 from ...schema.linked import ExactTimes, InexactTime, kineto
 from ...schema.reasons import Counts, Reason
-from .cupti_rows import FIRST_DEPENDENCY, DependencyFlows, activity_name
+from .cupti_rows import activity_name
 from .deferred_rows import BEGIN_AND_END, DeferredRows
 from .device_rows import ANNOTATIONS, TABLES, Role, role_of
 from .flows import Flows, is_launch, link_by_flows
@@ -253,7 +253,6 @@ class DeviceEvents:
         self.flows = Flows()
         self._deferred = DeferredRows()
         self._process_names = dict[int, str]()
-        self.dependencies = DependencyFlows()
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
         """Adds a piece of the file; from the first on with a double that lost ns, decoded again by `exactly`."""
@@ -321,8 +320,6 @@ class DeviceEvents:
             by_role[role] = [event for event in activities if role_of(event.cat, event.name) is role]
         if flows := [event for event in events if is_launch(event)]:
             self.flows.add(flows, _times([event.ts for event in flows], self._exact))
-            if between := [event for event in flows if type(event.id) is int and event.id >= FIRST_DEPENDENCY]:
-                self.dependencies.add(between, _times([event.ts for event in between], self._exact).ns)
         self.named_processes.update(event.pid for event in events if type(event.pid) is str)
         self.read += len(events)
         return by_role

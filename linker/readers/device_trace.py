@@ -27,6 +27,7 @@ from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile,
 from ...schema.machine import AGREEING
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason, reason_called
+from .cupti_rows import with_dependencies
 from .device_events import DeviceEvents, notes_on_times, tables_of, unpadded
 from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories, unmarked_steps
 from .formats import open_trace
@@ -235,7 +236,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         recording_start=min(events.recordings, default=None), read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
     )  # fmt: skip
     trace.notes += [f"{path}: {note}" for note in notes_on_times(events.rows.values(), pad)]
-    trace = events.dependencies.resolve(trace, events.rows[Role.ACTIVITY].column("lane"))
+    trace = with_dependencies(trace, events.flows, events.rows[Role.ACTIVITY].column("thread"), pad["start"])
     trace.merged = trace.merged or _named_ranks(events.named_processes, top)
     trace = in_order(within_a_recording(trace))
     trace.notes += unmarked_steps(trace)

@@ -13,15 +13,15 @@ from ...schema import columns, linked
 from ...schema.columns import Int64, Lookup, NestedIntervals, ThreadIntervals
 from ...schema.linked import ExactTimes
 
-CORRELATED = "ac2g"
-"""The category of Kineto's flows, whose ids are correlations."""
-QUEUED = "async_task_queue"
-"""The category of flows from where a thread queues work for another one to where that takes it up."""
-LAUNCHES = (CORRELATED, "async", "async_npu", "HostToDevice", "api_op", QUEUED)
+LAUNCHES = ("ac2g", "async", "async_npu", "HostToDevice", "api_op", "async_task_queue")
+CORRELATED, QUEUED = 0, 5
+"""Of these the category of Kineto's flows, whose ids are correlations, and that of flows from where a thread queues
+work for another one to where that takes it up.
+"""
 STARTS, ENDS = "s", "f"
 REPEATED = 0.1
 """Share of flows above which the file holds several processes: one process may use an id again."""
-CATEGORY, IS_END, ID, PLACE, TIME = 0, 1, 2, slice(3, 5), 5
+CATEGORY, IS_END, ID, PROCESS, THREAD, TIME = range(6)
 
 
 def is_launch(event: Any) -> bool:
@@ -50,7 +50,7 @@ class Flows:
     def repeated(self) -> int:
         """Returns how many flows start again on another thread, 0 where they are so few that it may be chance."""
         rows = np.concatenate(self._columns, axis=1)
-        starts = rows[:, (rows[CATEGORY] == LAUNCHES.index(CORRELATED)) & (rows[IS_END] == 0)]
+        starts = rows[:, (rows[CATEGORY] == CORRELATED) & (rows[IS_END] == 0)]
         ids = np.unique(starts[ID:], axis=1)[0]
         count = len(ids) - len(np.unique(ids))
         return count if count > REPEATED * len(ids) else 0
@@ -58,22 +58,21 @@ class Flows:
     def processes(self, is_end: bool) -> set[int]:
         """Returns the processes in which flows start, or end."""
         rows = np.concatenate(self._columns, axis=1)
-        return {*rows[PLACE][0, rows[IS_END] == is_end].tolist()}
+        return {*rows[PROCESS, rows[IS_END] == is_end].tolist()}
 
     def handoffs(self, pad: bool) -> Int64:
         """Returns where threads took up work that others had queued: thread and time of both, as columns."""
-        start, end = (rows[4:, rows[CATEGORY] == LAUNCHES.index(QUEUED)] for rows in self.pairs(pad))
+        start, end = (rows[THREAD:, rows[CATEGORY] == QUEUED] for rows in self.pairs(pad))
         return np.vstack((start, end))
 
-    def pairs(self, pad: bool) -> tuple[Int64, Int64]:
-        """Returns flows as columns (category, is end, id, process, thread, time): the start of each, and its end.
-
-        Those whose id starts several times are left out, as nothing says which start is theirs. `pad` says whether
-        times lack the zeros before their ns.
-        """
+    def rows(self, pad: bool) -> Int64:
+        """Returns starts and ends as columns (category, is end, id, process, thread, time); `pad` is as of `table`."""
         stamps = ExactTimes(*map(np.concatenate, zip(*self._times, strict=True)))
-        time = linked.with_padding(stamps) if pad else stamps.ns
-        rows = np.vstack((np.concatenate(self._columns, axis=1), time))
+        return np.vstack((np.concatenate(self._columns, axis=1), linked.with_padding(stamps) if pad else stamps.ns))
+
+    def pairs(self, pad: bool) -> tuple[Int64, Int64]:
+        """Returns the starts and ends of flows whose id starts once, as else nothing says which start is meant."""
+        rows = self.rows(pad)
         number = columns.group_ids(rows[CATEGORY], rows[ID])
         starts, ends = (np.flatnonzero(rows[IS_END] == is_end) for is_end in (0, 1))
         starts = starts[np.bincount(number[starts], minlength=1)[number[starts]] == 1]
@@ -85,15 +84,16 @@ def link_by_flows(flows: Flows, tables: Mapping[str, Any], threads: Int64, pad: 
     """Gives calls and activities that lack one the correlation of the other end of their flow, in place, a new number
     where both do. An op is named by its external id.
 
-    `tables` are those of the file, by name, `threads` those of the activities' rows, `pad` as for `pairs`.
+    `tables` are those of the file, by name, `threads` those of the activities' rows, `pad` as for `Flows.rows`.
     """
     ops, calls, activities = (tables[name] for name in ("ops", "calls", "activities"))
     if not (activities.correlation == 0).any():
         return
     start, end = flows.pairs(pad)
-    activity = _rows_at((activities.process, threads, activities.start), activities.external_id, end)
+    activity = _at_ends(activities, threads, end)
     start, end, activity = start[:, activity >= 0], end[:, activity >= 0], activity[activity >= 0]
-    call = _rows_at((calls.process, calls.thread, calls.start), calls.external_id, start, by_order=False)
+    at_start = start[PROCESS], start[THREAD], start[TIME], start[ID]
+    call = rows_at((calls.process, calls.thread, calls.start, calls.external_id), at_start)
     call = np.where(call >= 0, call, _innermost(calls, start))
     op = np.where(call >= 0, -1, _innermost(ops, start))
     if (op >= 0).any() and not ops.external_id.any():
@@ -114,29 +114,33 @@ def link_by_flows(flows: Flows, tables: Mapping[str, Any], threads: Int64, pad: 
     _move_to_processes_of_ops(calls, ops, np.unique(calls.process[call]).tolist())
 
 
-def _rows_at(places: Sequence[Int64], ids: Int64, points: Int64, by_order: bool = True) -> Int64:
-    """Returns for each start or end of a flow the row whose place it names, -1 for none.
+def _at_ends(activities: Any, threads: Int64, ends: Int64) -> Int64:
+    """Returns the activity that starts where each flow ends, -1 for none.
 
-    Of several rows at a place it is the one that has the flow's id as its external id, else, with `by_order`, the one
-    that is as late in the file among them as the flow is among those of its category.
+    Of several it is the one that has the flow's id as its external id, else the one that is as late in the file among
+    them as the flow is among those of its category.
     """
-    count, found = len(ids), np.full(points.shape[1], -1, np.int64)
-    place = columns.group_ids(*map(np.concatenate, zip(places, (*points[PLACE], points[TIME]), strict=True)))
-    named = np.concatenate((ids, points[ID]))
-    keys = [columns.group_ids(place, named)]
-    if by_order:
-        later = columns.cumcount(place[count:], points[CATEGORY])
-        keys.insert(0, columns.group_ids(place, np.concatenate((columns.cumcount(place[:count]), later))))
-    for key in keys:
-        row = Lookup(key[:count], np.arange(count)).of(key[count:])
-        found = np.where(row >= 0, row, found)
-    return found
+    count = len(threads)
+    places = zip((activities.process, threads, activities.start), ends[PROCESS:], strict=True)
+    place = columns.group_ids(*map(np.concatenate, places))
+    own, asked = place[:count], place[count:]
+    by_order = rows_at((own, columns.cumcount(own)), (asked, columns.cumcount(asked, ends[CATEGORY])))
+    by_id = rows_at((own, activities.external_id), (asked, ends[ID]))
+    return np.where(by_id >= 0, by_id, by_order)
+
+
+def rows_at(own: Sequence[Int64], asked: Sequence[Int64]) -> Int64:
+    """Returns the row whose own columns are what is asked for, -1 for none and for several."""
+    number = columns.group_ids(*map(np.concatenate, zip(own, asked, strict=True)))
+    count = len(own[0])
+    is_one = np.bincount(number[:count], minlength=len(number))[number[count:]] == 1
+    return np.where(is_one, Lookup(number[:count], np.arange(count)).of(number[count:]), -1)
 
 
 def _innermost(table: Any, points: Int64) -> Int64:
     """Returns the innermost row of a table within which each flow starts, -1 for none."""
     count = len(table.start)
-    places = zip((table.process, table.thread), points[PLACE], strict=True)
+    places = zip((table.process, table.thread), points[PROCESS:TIME], strict=True)
     thread = columns.group_ids(*map(np.concatenate, places))
     intervals = ThreadIntervals(thread[:count], table.start, table.end)
     nested = NestedIntervals(intervals, columns.nest(intervals).parent)

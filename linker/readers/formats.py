@@ -7,24 +7,16 @@ import io
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 from ...schema.errors import DataError, Remedy
 from ...schema.io import open_input
 from .database import MAGIC, Database, opened
 from .nsight import is_nsight, transcode_nsight
-from .perfetto import begins_perfetto, transcode_perfetto
 from .rocpd import is_rocpd, transcode_rocpd
 
-BEGINNING = 1 << 10
+BEGINNING = 1 << 17
 """Bytes by which a format is told."""
-
-
-class Format(NamedTuple):
-    """A format that is no JSON: whether a file's first bytes are of it, and its rows as the text of a Kineto trace."""
-
-    begins: Callable[[bytes], bool]
-    transcode: Callable[[BinaryIO, str], Iterator[bytes]]
 
 
 NSIGHT_REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
@@ -66,10 +58,16 @@ def _transcode_database(stream: BinaryIO, path: str) -> Iterator[bytes]:
         yield from known(database)
 
 
-FORMATS: tuple[Format, ...] = (
-    Format(begins_perfetto, transcode_perfetto),
-    Format(lambda head: head.startswith(MAGIC), _transcode_database),
-)
+def _transcoder(head: bytes) -> Callable[[BinaryIO, str], Iterator[bytes]] | None:
+    """Returns what makes the text of a Kineto trace of a file that begins so, nothing where it may be JSON."""
+    if head.startswith(MAGIC):
+        return _transcode_database
+    if head.startswith(b"\n"):
+        # whoever reads JSON starts without protobuf
+        from .perfetto import begins_perfetto, transcode_perfetto
+
+        return transcode_perfetto if begins_perfetto(head) else None
+    return None
 
 
 class _Transcoded(io.RawIOBase):
@@ -98,15 +96,15 @@ def open_trace(path: str, protected: bool = False) -> BinaryIO:
     head = b""
     with suppress(OSError, EOFError, zlib.error):  # who reads the text comes to the damage again, and says it
         head = stream.peek(BEGINNING)[:BEGINNING]
-    known = next((format for format in FORMATS if format.begins(head)), None)
-    if known is None:
+    transcode = _transcoder(head)
+    if transcode is None:
         if path.endswith(NSIGHT_REPORTS) and not head.lstrip().startswith((b"{", b"[")):
             stream.close()
             raise DataError(
                 f"{path}: a report of Nsight Systems; export it, and give what that writes: nsys export --type sqlite {path}"
             )
         return cast(BinaryIO, stream)
-    return cast(BinaryIO, io.BufferedReader(_Transcoded(known.transcode(cast(BinaryIO, stream), path)), 1 << 17))
+    return cast(BinaryIO, io.BufferedReader(_Transcoded(transcode(cast(BinaryIO, stream), path)), 1 << 17))
 
 
 def is_transcoded(stream: BinaryIO) -> bool:

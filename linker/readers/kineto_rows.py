@@ -1,6 +1,6 @@
 """Makes the rows of a Kineto trace, to which formats that are no JSON are transcoded, with exact times."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -11,6 +11,20 @@ from ...schema.errors import DataError
 ROWS_AT_ONCE = 1 << 12
 MEMORY_KINDS = ("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
 """By CUPTI's number."""
+COPY_KINDS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
+"""By the number of Nsight Systems; what follows is migration of unified memory."""
+SYNC_KINDS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+EVENT_IN_GRAPH = "graph_event_node"
+STAGES = {
+    "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Annotation": "gpu_user_annotation",
+    "EventRecord": EVENT_IN_GRAPH, "HostNode": "graph_host_node",
+}  # fmt: skip
+"""The categories of activities by what Perfetto's traces call them."""
+STAGE_NUMBERS = {
+    "device id": "device", "stream id": "stream", "context id": "context", "correlation": "correlation",
+}  # fmt: skip
+FIRST_DEPENDENCY = 1 << 40
+"""The first id of flows between activities; those from launches have the smaller ids of their calls."""
 Row = dict[str, Any]
 Place = tuple[int, int]
 """The process and the thread of a row."""
@@ -18,21 +32,26 @@ encode = msgspec.json.encode
 
 
 def text_of(
-    head: Row, rows: Iterable[Row | msgspec.Raw], tail: Callable[[], Row], if_empty: str = ""
+    head: Callable[[], Row], rows: Iterator[Row | msgspec.Raw], tail: Callable[[], Row | Exception], if_empty: str = ""
 ) -> Iterator[bytes]:
-    """Yields the text of a trace: members of its top level, rows, and members that are known only behind these.
+    """Yields the text of a trace: members that its first rows tell, all rows, and members that only the last ones tell.
 
-    Raises DataError that says `if_empty`, unless that is empty, where nothing lasted.
+    Raises DataError that says `if_empty`, unless that is empty, where nothing lasted, and the error that `tail` returns
+    where the rest is lost.
     """
-    yield encode(head)[:-1] + b',"traceEvents":['
-    separator, lasts, remaining = b"\n", not if_empty, iter(rows)
-    while piece := list(islice(remaining, ROWS_AT_ONCE)):
+    piece = list(islice(rows, ROWS_AT_ONCE))
+    yield encode(head())[:-1] + b',"traceEvents":['
+    separator, lasts = b"\n", not if_empty
+    while piece:
         lasts = lasts or any(isinstance(row, dict) and "dur" in row for row in piece)
         yield separator + encode(piece)[1:-1]
-        separator = b",\n"
+        separator, piece = b",\n", list(islice(rows, ROWS_AT_ONCE))
     if not lasts:
         raise DataError(if_empty)
-    members = encode(tail())[1:]
+    last = tail()
+    if isinstance(last, Exception):
+        raise last
+    members = encode(last)[1:]
     yield b"\n]" + b"," * (len(members) > 1) + members + b"\n"
 
 
@@ -48,10 +67,10 @@ def flow(phase: str, number: int, place: Place, ns: int) -> Row:
     return row | {"cat": "ac2g", "name": "ac2g", "bp": "e"}
 
 
-def labels(processes: list[int], are_ranks: bool) -> Iterator[Row]:
-    """Yields which processes are those of the host, or which rank each is, in ascending order."""
+def labels(processes: list[int]) -> Iterator[Row]:
+    """Yields which process is that of the host, or of several, in ascending order, which rank each is."""
     for rank, process in enumerate(processes):
-        label = f"rank {rank}" if are_ranks else "CPU"
+        label = f"rank {rank}" if len(processes) > 1 else "CPU"
         yield {"ph": "M", "name": "process_labels", "pid": process, "tid": 0, "args": {"labels": label}}
 
 

@@ -18,7 +18,7 @@ from ...schema.columns import ThreadIntervals, nesting_lanes
 from ...schema.linked import FOREVER
 from ...schema.reasons import Counts, Reason
 from .database import Database
-from .kineto_rows import MEMORY_KINDS, Place, Row, complete, labels, text_of
+from .kineto_rows import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS, Place, Row, complete, labels, text_of
 
 CUPTI, NVTX = "CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS"
 KERNELS, COPIES, SETS, GRAPHS = WORK = tuple(CUPTI + kind for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
@@ -29,11 +29,8 @@ NAMED = ((KERNELS, "demangledName"), (KERNELS, "shortName"), (CALLS, "nameId"), 
 TIMES = {"start", "timestamp"}
 """The columns by which a table is one of events."""
 DEVICE = ("deviceId", "contextId", "streamId", "correlationId", "globalPid")
-COPY_KINDS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
-"""By Nsight's number; what follows is migration of unified memory."""
 OF_MEMORY = MEMORY_KINDS[1:]
 """By Nsight's number, which has none for an unknown kind."""
-SYNC_KINDS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 RANGES, START_END, MARKS = (59, 60, 70, 71), (60, 71), (34, 65)
 """The types of NVTX events; each has two numbers, as Nsight reads them from text files as well."""
 THREADS = 1 << 24
@@ -77,8 +74,10 @@ def transcode_nsight(database: Database) -> Iterator[bytes]:
     Raises DataError for a damaged one, or one without CUDA or NVTX rows.
     """
     rows, if_empty = _Rows(database), "holds no row of CUDA or NVTX; record with nsys profile --trace=cuda,nvtx"
-    every_row = chain(rows.labels(), rows.calls(), rows.ranges(), rows.work(), rows.waits())
-    yield from text_of(_top_level(database), every_row, lambda: _not_read(database), f"{database.path}: {if_empty}")
+    every_row = chain(labels(rows.processes), rows.calls(), rows.ranges(), rows.work(), rows.waits())
+    yield from text_of(
+        lambda: _top_level(database), every_row, lambda: _not_read(database), f"{database.path}: {if_empty}"
+    )
 
 
 def _top_level(database: Database) -> Row:
@@ -125,7 +124,7 @@ class _Rows:
     """The rows of a database, kind by kind."""
 
     def __init__(self, database: Database) -> None:
-        self._database, self._processes = database, launching_processes(database)
+        self._database, self.processes = database, launching_processes(database)
         self._names = database.texts("StringIds", "value", *NAMED)
         # records of waiting do not name their device
         columns, different = ("globalPid", "contextId", "deviceId"), "TRUE GROUP BY 1, 2, 3"
@@ -134,10 +133,6 @@ class _Rows:
 
     def _name(self, *numbers: int | None) -> str:
         return next((str(self._names[number]) for number in numbers if self._names.get(number)), "unknown")
-
-    def labels(self) -> Iterator[Row]:
-        """Yields which rank each of several processes is."""
-        return labels(self._processes, len(self._processes) > 1)
 
     def calls(self) -> Iterator[Row]:
         """Yields the calls of CUDA's runtime and driver."""
@@ -187,7 +182,7 @@ class _Rows:
     def _placed(self, category: str, name: str, times: tuple[Any, Any], at: tuple[Any, ...], args: Row) -> Row:
         """Returns a row of a device, shown as Kineto does, or under its process among several."""
         device, context, stream, number, process = at
-        of_process = len(self._processes) > 1 and process is not None
+        of_process = len(self.processes) > 1 and process is not None
         args |= {"device": device, "context": context, "stream": stream, "correlation": number}
         return _row(category, name, (_process(process) if of_process else device or 0, stream or 0), times, args)
 

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import compress
-from typing import NamedTuple
 
 import numpy as np
 
@@ -41,20 +40,16 @@ SHOWN = 1 << 30
 """Numbers of queues that viewers can show as threads; larger ones are addresses."""
 
 
-class Dialect(NamedTuple):
-    """The name of the format, and the table with the arguments of API calls."""
-
-    name: str
-    arguments: str
-
-
 def is_rocpd(database: Database) -> bool:
     """Returns whether this is a rocpd file of any profiler, even of a schema that cannot be read here."""
     return any(table.startswith("rocpd_") for table in database.tables)
 
 
-def dialect(database: Database) -> Dialect:
-    """Returns the format of the file. Raises DataError for the schema of ROCm 7, and for a file of another one."""
+def dialect(database: Database) -> tuple[str, str]:
+    """Returns the name of the format, and the table with the arguments of API calls.
+
+    Raises DataError for the schema of ROCm 7, and for a file of another one.
+    """
     tables = database.tables
     if by_guid := next((name for name in sorted(tables) if GUID_TABLE.fullmatch(name)), None):
         raise DataError(
@@ -70,9 +65,9 @@ def dialect(database: Database) -> Dialect:
         names = ", ".join(sorted(tables)[:4])
         raise DataError(f"{database.path}: no rocpd database, it lacks rocpd_op or rocpd_string (its tables: {names})")
     if "rocpd_ustring" in tables:
-        return Dialect("RPD, schema 3", "rocpd_ustring")
+        return "RPD, schema 3", "rocpd_ustring"
     lite = "rocpd_kernelapi" in tables and "api_id" in database.columns("rocpd_kernelapi")
-    return Dialect("rocm-trace-lite" if lite else "RPD, schema 2", "rocpd_string")
+    return "rocm-trace-lite" if lite else "RPD, schema 2", "rocpd_string"
 
 
 def processes(database: Database) -> list[int]:
@@ -95,8 +90,8 @@ def transcode_rocpd(database: Database) -> Iterator[bytes]:
     """
     counts, (written_by, arguments) = Counts(), dialect(database)
     if_empty = f"{database.path}: holds no device op, API row or roctx range; was anything recorded?"
-    head, rows = {"schemaVersion": 1, "written_by": written_by}, _rows(database, arguments, counts)
-    yield from text_of(head, rows, lambda: {"notRead": counts.without_zeros().in_words()}, if_empty)
+    head, tail = {"schemaVersion": 1, "written_by": written_by}, lambda: {"notRead": counts.without_zeros().in_words()}
+    yield from text_of(lambda: head, _rows(database, arguments, counts), tail, if_empty)
 
 
 def _rows(database: Database, arguments: str, counts: Counts) -> Iterator[Row]:
@@ -113,20 +108,19 @@ def _rows(database: Database, arguments: str, counts: Counts) -> Iterator[Row]:
     counts[Reason.LINKS_OF_ABSENT_OPS] += int((~np.isin(links[:, 0], ops[:, 0])).sum())
     counts[Reason.FURTHER_LAUNCH_LINKS] += len(links) - len(call_of)
     launching = {call_of[number] for number in ops[:, 0].tolist() if number in call_of}
-    if is_merged := len(traced) > 1:
-        launched = {process_of[number] for number in launching if number in process_of}
-        if not launched:
-            raise DataError(
-                f"{database.path}: {len(traced)} processes traced, of which no op tells its own; link each rank's own file"
-            )
-    yield from labels(sorted(launched) if is_merged else traced, is_merged)
+    if len(traced) > 1:
+        count, traced = len(traced), sorted({process_of[number] for number in launching if number in process_of})
+        if not traced:
+            what = f"{count} processes traced, of which no op tells its own; link each rank's own file"
+            raise DataError(f"{database.path}: {what}")
+    yield from labels(traced)
     is_marker = np.isin(api[:, 5], [code for code, text in names.items() if text == MARKER])
     codes, messages = ", ".join(map(str, np.unique(api[is_marker, 5]).tolist())), dict[int, str]()
     if codes:
         messages = database.texts(arguments, "string", ("rocpd_api", "args_id"), where=f"apiName_id IN ({codes})")
     # ranges recorded as ops of no device are of the file's process, on an unknown thread
     on_device = ops[:, 1] >= 0
-    ops[~on_device, 1:3] = -1 if is_merged or not traced else traced[0], -1
+    ops[~on_device, 1:3] = traced[0] if len(traced) == 1 else -1, -1
     texts = [messages.get(code, "") for code in api[is_marker, 6].tolist()]
     texts += [names.get(code, "") for code in ops[~on_device, 5].tolist()]
     yield from _ranges(np.concatenate((api[is_marker, 1:5], ops[~on_device, 1:5])), texts, counts)
@@ -144,7 +138,7 @@ def _rows(database: Database, arguments: str, counts: Counts) -> Iterator[Row]:
     placed = zip(work.tolist(), stream.tolist(), lane.tolist(), categories, strict=True)
     for (number, gpu, _, start, end, name, kind), queue, thread, category in placed:
         call = call_of.get(number)
-        process = process_of.get(call, -1) if is_merged else gpu
+        process = process_of.get(call, -1) if len(traced) > 1 else gpu
         counts[Reason.OPS_OF_NO_PROCESS] += process < 0
         args, place = {"device": gpu, "stream": queue, "correlation": call or 0}, (process, thread)
         # a row without a name has that of its type
