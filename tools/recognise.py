@@ -196,7 +196,8 @@ def recognise(path: Path, name: str = "") -> Trace:
         try:
             head = _beginning(stream, path)
         except NoTraceError as error:
-            kind = InputKind.MERGED_DATABASE if error.holds_ranks else InputKind.OTHER_DATABASE
+            is_merged = Remedy.LINK_RANK in error.args
+            kind = InputKind.MERGED_DATABASE if is_merged else InputKind.OTHER_DATABASE
             return Trace(str(path), kind, None, rank_in_name(name or path.name), False)
         kind, text = _kind_of(head, path), _text(head)
         if kind is InputKind.DEVICE:

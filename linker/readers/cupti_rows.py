@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import Bool, Int64, Ragged
+from ...schema.device_formats import EVENT_IN_GRAPH, MEMORY_KINDS
 from ...schema.linked import Activities, kineto
 from ...schema.reasons import Reason
 from .device_rows import DeviceTrace, RecordedDependencies, select
 from .flows import CATEGORY, CORRELATED, ID, IS_END, PROCESS, Flows, rows_at
-from .kineto_rows import EVENT_IN_GRAPH, FIRST_DEPENDENCY, MEMORY_KINDS
+from .kineto_rows import FIRST_DEPENDENCY
 
 NAMED_BY_ARGUMENTS = ("Memcpy", "Memset")
 EVENTS_IN_A_ROW = 64
@@ -57,7 +58,7 @@ def with_dependencies(device: DeviceTrace, flows: Flows, lane: Int64, pad: bool)
 
     def nodes_at(time: Int64, points: Int64) -> Int64:
         places = [column[in_graph] for column in (activities.process, lane, time)]
-        return np.append(in_graph, -1)[rows_at(places, between(points)[PROCESS:])]
+        return np.append(in_graph, -1)[rows_at(places, [*between(points)[PROCESS:]])]
 
     begin, end = flows.pairs(pad)
     source, target = nodes_at(activities.end, begin), nodes_at(activities.start, end)

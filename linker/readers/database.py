@@ -20,7 +20,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.errors import DataError
-from ...schema.io import STANDARD_STREAM, beginning_of, open_input, state_of
+from ...schema.io import STANDARD_STREAM, is_compressed, open_input, state_of
 
 MAGIC = b"SQLite format 3\x00"
 LONGEST_TEXT = 1 << 16
@@ -113,11 +113,11 @@ def opened(path: str) -> Iterator[Database]:
 @contextmanager
 def _plain(path: str) -> Iterator[Path]:
     """Yields a file with the content of `path`, decompressed."""
-    if path != STANDARD_STREAM and not beginning_of(path, 1)[1]:
-        yield Path(path).resolve()
-    else:
+    if path == STANDARD_STREAM or is_compressed(path):
         unpacked = _Unpacked(path) if path == STANDARD_STREAM else _unpacked(path, state_of(Path(path)))
         yield unpacked.file
+    else:
+        yield Path(path).resolve()
 
 
 class _Unpacked:

@@ -44,29 +44,14 @@ INTEGERS = {
     Role.OP: _arguments("external_id", "sequence", "forward_thread", rf_id="record_function_id", event_index="ev_idx"),
     Role.CALL: _arguments("correlation", "external_id"),
     Role.ACTIVITY: _arguments(
-        "correlation",
-        "external_id",
-        "device",
-        "stream",
-        "context",
-        "graph",
-        "graph_node",
-        "original_stream",
-        "bytes",
-        "size",
+        "correlation", "external_id", "device", "stream", "context", "graph", "graph_node", "original_stream", "bytes", "size",
     ),
     Role.SYNC: _arguments(
-        "correlation",
-        "device",
-        "stream",
-        "context",
-        "wait_stream",
-        record_correlation="wait_record",
-        event="wait_event",
+        "correlation", "device", "stream", "context", "wait_stream", record_correlation="wait_record", event="wait_event",
     ),
     Role.EVENT_RECORD: _arguments("correlation", "stream", "context", "event"),
     Role.DEVICE_WAIT: _arguments("device", "stream", awaited="wait_stream", sequence="queue_sequence"),
-}
+}  # fmt: skip
 """The columns that are arguments, by role, and which argument each is."""
 ZERO_IF_MISSING = ("correlation", "external_id", "rf_id", "forward_thread")
 """Columns whose values are 0 where the argument is missing; others are -1 there."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...schema import columns, linked
-from ...schema.columns import Int64, Lookup, NestedIntervals, ThreadIntervals
+from ...schema.columns import Int64, Lookup, NestedIntervals, RowBuilder, ThreadIntervals
 from ...schema.linked import ExactTimes
 
 LAUNCHES = ("ac2g", "async", "async_npu", "HostToDevice", "api_op", "async_task_queue")
@@ -33,23 +33,17 @@ class Flows:
     """The starts and ends of flows that may be launches, in the order of the file."""
 
     def __init__(self) -> None:
-        self._times = [ExactTimes(np.empty(0, np.int64), np.empty(0, np.int64))]
-        self._columns: list[Int64] = [np.empty((5, 0), np.int64)]
+        self._ends = RowBuilder(7)
 
     def add(self, events: Sequence[Any], times: ExactTimes) -> None:
         """Adds rows for which `is_launch` holds, with their times."""
-        texts = linked.identities([event.id for event in events])
-        category = np.array([LAUNCHES.index(event.cat) for event in events], np.int64)
-        is_end = np.array([event.ph == ENDS for event in events], np.int64)
-        place = (
-            linked.identities(values) for values in zip(*((event.pid, event.tid) for event in events), strict=True)
-        )
-        self._columns.append(np.stack((category, is_end, texts, *place)))
-        self._times.append(times)
+        categories, are_ends = zip(*((LAUNCHES.index(event.cat), event.ph == ENDS) for event in events), strict=True)
+        places = (linked.identities([getattr(event, name) for event in events]) for name in ("id", "pid", "tid"))
+        self._ends.extend(np.array(categories), np.array(are_ends), *places, *times)
 
     def repeated(self) -> int:
         """Returns how many flows start again on another thread, 0 where they are so few that it may be chance."""
-        rows = np.concatenate(self._columns, axis=1)
+        rows = self.rows()
         starts = rows[:, (rows[CATEGORY] == CORRELATED) & (rows[IS_END] == 0)]
         ids = np.unique(starts[ID:], axis=1)[0]
         count = len(ids) - len(np.unique(ids))
@@ -57,7 +51,7 @@ class Flows:
 
     def processes(self, is_end: bool) -> set[int]:
         """Returns the processes in which flows start, or end."""
-        rows = np.concatenate(self._columns, axis=1)
+        rows = self.rows()
         return {*rows[PROCESS, rows[IS_END] == is_end].tolist()}
 
     def handoffs(self, pad: bool) -> Int64:
@@ -65,10 +59,10 @@ class Flows:
         start, end = (rows[THREAD:, rows[CATEGORY] == QUEUED] for rows in self.pairs(pad))
         return np.vstack((start, end))
 
-    def rows(self, pad: bool) -> Int64:
+    def rows(self, pad: bool = False) -> Int64:
         """Returns starts and ends as columns (category, is end, id, process, thread, time); `pad` is as of `table`."""
-        stamps = ExactTimes(*map(np.concatenate, zip(*self._times, strict=True)))
-        return np.vstack((np.concatenate(self._columns, axis=1), linked.with_padding(stamps) if pad else stamps.ns))
+        *columns, ns, digits = self._ends.columns()
+        return np.stack((*columns, linked.with_padding(ExactTimes(ns, digits)) if pad else ns))
 
     def pairs(self, pad: bool) -> tuple[Int64, Int64]:
         """Returns the starts and ends of flows whose id starts once, as else nothing says which start is meant."""

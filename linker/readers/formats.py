@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 from ...schema.errors import DataError, Remedy
 from ...schema.io import open_input
-from .database import MAGIC, Database, opened
+from .database import MAGIC, opened
 from .nsight import is_nsight, transcode_nsight
 from .rocpd import is_rocpd, transcode_rocpd
 
@@ -23,16 +23,9 @@ NSIGHT_REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 
 
 class NoTraceError(DataError):
-    """A database that is no trace of one process or several; `holds_ranks` says whether several ranks were merged."""
-
-    holds_ranks = False
+    """A database that is no trace: of another program, or one for counting, of which one rank's trace is the remedy."""
 
 
-DATABASES: tuple[tuple[Callable[[Database], bool], Callable[[Database], Iterator[bytes]]], ...] = (
-    (is_nsight, transcode_nsight),
-    (is_rocpd, transcode_rocpd),
-)
-"""How databases of each format are told, and transcoded."""
 MERGED = {"rank", "device", "edge"}
 """Tables that only a database for counting has."""
 
@@ -41,21 +34,18 @@ def _transcode_database(stream: BinaryIO, path: str) -> Iterator[bytes]:
     """Yields the database at `path`, of which `stream` is open, as the text of a Kineto trace."""
     with stream, opened(path) as database:
         if database.tables >= MERGED:
-            error = NoTraceError(
-                f"{path}: several ranks merged into a database for counting; link each rank's own file, or "
-                "merge to .json.gz and take one out with ",
-                Remedy.LINK_RANK,
+            what = (
+                "several ranks merged into a database for counting; link each rank's own file, or merge to .json.gz and"
             )
-            error.holds_ranks = True
-            raise error
-        known = next((transcode for is_of, transcode in DATABASES if is_of(database)), None)
-        if known is None:
+            raise NoTraceError(f"{path}: {what} take one out with ", Remedy.LINK_RANK)
+        elif is_nsight(database):
+            yield from transcode_nsight(database)
+        elif is_rocpd(database):
+            yield from transcode_rocpd(database)
+        else:
             tables = ", ".join(sorted(database.tables)[:4]) or "none"
-            raise NoTraceError(
-                f"{path}: a database, but no export of Nsight Systems and no rocpd database (its tables: {tables}); "
-                "expected a Kineto device trace, or its file by name"
-            )
-        yield from known(database)
+            what = f"a database, but no export of Nsight Systems and no rocpd database (its tables: {tables})"
+            raise NoTraceError(f"{path}: {what}; expected a Kineto device trace, or its file by name")
 
 
 def _transcoder(head: bytes) -> Callable[[BinaryIO, str], Iterator[bytes]] | None:

@@ -5,24 +5,12 @@ from itertools import islice
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from ...schema.columns import ThreadIntervals, nesting_lanes
 from ...schema.errors import DataError
 
 ROWS_AT_ONCE = 1 << 12
-MEMORY_KINDS = ("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
-"""By CUPTI's number."""
-COPY_KINDS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
-"""By the number of Nsight Systems; what follows is migration of unified memory."""
-SYNC_KINDS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
-EVENT_IN_GRAPH = "graph_event_node"
-STAGES = {
-    "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Annotation": "gpu_user_annotation",
-    "EventRecord": EVENT_IN_GRAPH, "HostNode": "graph_host_node",
-}  # fmt: skip
-"""The categories of activities by what Perfetto's traces call them."""
-STAGE_NUMBERS = {
-    "device id": "device", "stream id": "stream", "context id": "context", "correlation": "correlation",
-}  # fmt: skip
 FIRST_DEPENDENCY = 1 << 40
 """The first id of flows between activities; those from launches have the smaller ids of their calls."""
 Row = dict[str, Any]
@@ -77,3 +65,14 @@ def labels(processes: list[int]) -> Iterator[Row]:
 def microseconds(ns: int) -> msgspec.Raw:
     """Returns a time in µs, with the digits of its ns."""
     return msgspec.Raw(b"%b%d.%03d" % (b"-" * (ns < 0), *divmod(abs(ns), 1000)))
+
+
+def on_lanes(ranges: list[tuple[int, int, int, str]], first: int) -> Iterator[Row]:
+    """Yields ranges that have no thread, or need not nest there, given by process, start, end and text: on the fewest
+    threads, numbered from `first`, on which they nest.
+    """
+    columns = np.array([row[:3] for row in ranges], np.int64).reshape(-1, 3).T
+    for (process, start, end, text), lane in zip(
+        ranges, nesting_lanes(ThreadIntervals(*columns)).tolist(), strict=True
+    ):
+        yield complete("user_annotation", text, (process, first + lane), start, end, {})

@@ -5,22 +5,20 @@ launched, each is labelled as a rank, in ascending order. Rows of tables that ha
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from ...schema.columns import ThreadIntervals, nesting_lanes
+from ...schema import device_formats as formats
+from ...schema.device_formats import CUPTI, NVTX, THREADS
 from ...schema.linked import FOREVER
 from ...schema.reasons import Counts, Reason
 from .database import Database
-from .kineto_rows import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS, Place, Row, complete, labels, text_of
+from .kineto_rows import Row, complete, labels, on_lanes, text_of
 
-CUPTI, NVTX = "CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS"
 KERNELS, COPIES, SETS, GRAPHS = WORK = tuple(CUPTI + kind for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 CALLS, SYNCS, EVENTS = (CUPTI + kind for kind in ("RUNTIME", "SYNCHRONIZATION", "CUDA_EVENT"))
 USED = {*WORK, CALLS, SYNCS, EVENTS, NVTX}
@@ -28,13 +26,12 @@ NAMED = ((KERNELS, "demangledName"), (KERNELS, "shortName"), (CALLS, "nameId"), 
 """The columns that refer to texts."""
 TIMES = {"start", "timestamp"}
 """The columns by which a table is one of events."""
-DEVICE = ("deviceId", "contextId", "streamId", "correlationId", "globalPid")
-OF_MEMORY = MEMORY_KINDS[1:]
+SHARED = ("start", "end", "globalTid", "globalPid")
+"""The columns of all tables, beside those of arguments, as far as they have them."""
+OF_MEMORY = formats.MEMORY_KINDS[1:]
 """By Nsight's number, which has none for an unknown kind."""
 RANGES, START_END, MARKS = (59, 60, 70, 71), (60, 71), (34, 65)
 """The types of NVTX events; each has two numbers, as Nsight reads them from text files as well."""
-THREADS = 1 << 24
-"""Threads have smaller numbers; from here on they are lanes of ranges that need not nest on their thread."""
 API_VERSION = re.compile(r"_v\d{4,}$")
 """What Nsight appends to names of runtime calls: the version of CUDA that brought them in this form."""
 OF_PYTORCH = re.compile(
@@ -81,9 +78,10 @@ def transcode_nsight(database: Database) -> Iterator[bytes]:
 
 
 def _top_level(database: Database) -> Row:
-    columns = ("id", "name", "totalMemory", "computeMajor", "computeMinor", "smCount")
-    keys = ("id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms")
-    devices = [dict(zip(keys, row, strict=True)) for row in database.select("TARGET_INFO_GPU", *columns)]
+    devices = [
+        dict(zip(formats.OF_DEVICES.values(), row, strict=True))
+        for row in database.select("TARGET_INFO_GPU", *formats.OF_DEVICES)
+    ]
     version = dict(database.select("META_DATA_EXPORT", "name", "value")).get("EXPORT_PRODUCT_VERSION", "")
     named = {"schemaVersion": 1, "nvidia_nsight_systems_version": str(version)}
     return named | {"baseTimeNanoseconds": _base_time(database), "deviceProperties": devices}
@@ -96,7 +94,7 @@ def _not_read(database: Database) -> Row:
     if "eventType" in database.columns(NVTX):
         queries["NVTX marks"] = NVTX, f"eventType IN {MARKS}"
     if "copyKind" in database.columns(COPIES):
-        queries["migrations of unified memory"] = COPIES, f"copyKind >= {len(COPY_KINDS)}"
+        queries["migrations of unified memory"] = COPIES, f"copyKind >= {len(formats.COPY_KINDS)}"
     counts = Counts()
     for name, (table, where) in queries.items():
         [(count,)] = database.read(f'SELECT count(*) FROM "{table}" WHERE {where}')
@@ -109,109 +107,103 @@ def _process(number: int | None) -> int:
     return (number or 0) // THREADS % THREADS
 
 
-def _row(category: str, name: str, place: Place, times: tuple[int | None, int | None], args: Row) -> Row:
-    """Returns a row; one that has no end has no duration."""
-    return complete(
-        category, name, place, times[0] or 0, times[1], {key: value for key, value in args.items() if value is not None}
-    )
-
-
 def _label(labels: tuple[str, ...], number: int | None) -> str:
     return labels[number] if number is not None and 0 <= number < len(labels) else "Unknown"
 
 
 class _Rows:
-    """The rows of a database, kind by kind."""
+    """The rows of a database, kind by kind; an event is a row of one of its tables, by column."""
 
     def __init__(self, database: Database) -> None:
         self._database, self.processes = database, launching_processes(database)
         self._names = database.texts("StringIds", "value", *NAMED)
-        # records of waiting do not name their device
-        columns, different = ("globalPid", "contextId", "deviceId"), "TRUE GROUP BY 1, 2, 3"
-        of_contexts = (row for table in WORK for row in database.select(table, *columns, where=different))
-        self._device_of = {(process, context): device for process, context, device in of_contexts}
+
+    def _events(self, table: str, *further: str, where: str = "TRUE") -> Iterator[Row]:
+        columns = (*SHARED, *formats.COLUMNS, *further)
+        return (dict(zip(columns, row, strict=True)) for row in self._database.select(table, *columns, where=where))
 
     def _name(self, *numbers: int | None) -> str:
-        return next((str(self._names[number]) for number in numbers if self._names.get(number)), "unknown")
+        return next((self._names[number] for number in numbers if self._names.get(number)), "unknown")
+
+    def _row(self, category: str, name: str, event: Row, **more: Any) -> Row:
+        """Returns the row of an event on its thread, or on its device as Kineto shows it, among several processes under
+        its own. One that has no end has no duration.
+        """
+        process, thread = event["globalTid"] or event["globalPid"], event["globalTid"]
+        place = _process(process), (thread or 0) % THREADS
+        if thread is None and event["deviceId"] is not None:
+            of_process = len(self.processes) > 1 and process is not None
+            place = place[0] if of_process else event["deviceId"], event["streamId"] or 0
+        args = {name: event[column] for column, name in formats.COLUMNS.items()} | more
+        args = {key: value for key, value in args.items() if value is not None}
+        return complete(category, name, place, event["start"] or 0, event["end"], args)
 
     def calls(self) -> Iterator[Row]:
         """Yields the calls of CUDA's runtime and driver."""
-        columns = "start", "end", "globalTid", "correlationId", "nameId"
-        for *times, thread, number, name_id in self._database.select(CALLS, *columns):
-            name = API_VERSION.sub("", self._name(name_id))
-            category = "cuda_runtime" if name.startswith("cuda") else "cuda_driver"
-            place = _process(thread), (thread or 0) % THREADS
-            yield _row(category, name, place, (times[0], times[1]), {"correlation": number})
+        for event in self._events(CALLS, "nameId"):
+            name = API_VERSION.sub("", self._name(event["nameId"]))
+            yield self._row("cuda_runtime" if name.startswith("cuda") else "cuda_driver", name, event)
 
     def ranges(self) -> Iterator[Row]:
         """Yields NVTX ranges: those that PyTorch makes of ops as such, those that need not nest on lanes that do."""
-        columns, where = ("start", "end", "globalTid", "eventType", "text", "textId"), f"eventType IN {RANGES}"
-        apart = defaultdict[int, list[tuple[int, int, str]]](list)
-        for start, end, thread, kind, text, text_id in self._database.select(NVTX, *columns, where=where):
-            process, name = _process(thread), str(text or self._name(text_id))
-            if kind in START_END and 0 <= (start or 0) <= (-1 if end is None else end) < FOREVER:
-                apart[process].append((start or 0, -end, name))
+        apart = []
+        for event in self._events(NVTX, "eventType", "text", "textId", where=f"eventType IN {RANGES}"):
+            process, start, end = _process(event["globalTid"]), event["start"] or 0, event["end"]
+            name = str(event["text"] or self._name(event["textId"]))
+            if event["eventType"] in START_END and 0 <= start <= (-1 if end is None else end) < FOREVER:
+                apart.append((process, start, end, name))
             else:
-                yield _range(name, (process, (thread or 0) % THREADS), (start, end))
-        for process, ranges in apart.items():
-            ranges.sort()
-            start, end = (np.array([row[at] for row in ranges]) for at in (0, 1))
-            lanes = nesting_lanes(ThreadIntervals(np.zeros_like(start), start, -end))
-            for (begin, negated, name), lane in zip(ranges, lanes.tolist(), strict=True):
-                yield _range(name, (process, THREADS + lane), (begin, -negated))
+                yield self._range(name, event)
+        yield from on_lanes(apart, THREADS)
+
+    def _range(self, text: str, event: Row) -> Row:
+        """Returns a range as an annotation, or as the op of which PyTorch made it."""
+        of_op = OF_PYTORCH.fullmatch(text)
+        if of_op is None or not (of_op["sequence"] or of_op["id"]):
+            return self._row("user_annotation", text, event)
+        numbers = {"Sequence number": of_op["sequence"], "Record function id": of_op["id"]}
+        args: Row = {name: int(number) for name, number in numbers.items() if number}
+        with suppress(msgspec.DecodeError, TypeError):
+            args["Input Dims"] = msgspec.json.decode(of_op["shapes"])
+        return self._row("cpu_op", of_op[1], event, **args)
 
     def work(self) -> Iterator[Row]:
         """Yields kernels, copies and sets, and graphs that were recorded as a whole as one kernel each."""
-        for row, (name, short) in self._activities("kernel", KERNELS, "demangledName", "shortName"):
-            yield row | {"name": self._name(name, short)}
-        for row, (kind, source, target) in self._activities("gpu_memcpy", COPIES, "copyKind", "srcKind", "dstKind"):
-            kinds = f"{_label(OF_MEMORY, source)} -> {_label(OF_MEMORY, target)}"
-            if kind is None or kind < len(COPY_KINDS):
-                yield row | {"name": f"Memcpy {_label(COPY_KINDS, kind)} ({kinds})"}
-        for row, (kind,) in self._activities("gpu_memset", SETS, "memKind"):
-            yield row | {"name": f"Memset ({_label(OF_MEMORY, kind)})"}
-        for row, (graph,) in self._activities("kernel", GRAPHS, "graphId"):
-            yield row | {"name": f"CUDA graph {graph}"}
-
-    def _activities(self, category: str, table: str, *columns: str) -> Iterator[tuple[Row, list[Any]]]:
-        columns = "start", "end", "graphNodeId", "bytes", *DEVICE, *columns
-        for start, end, node, size, *more in self._database.select(table, *columns):
-            args, at = {"graph node id": node or None, "bytes": size}, tuple(more[: len(DEVICE)])
-            yield self._placed(category, "", (start, end), at, args), more[len(DEVICE) :]
-
-    def _placed(self, category: str, name: str, times: tuple[Any, Any], at: tuple[Any, ...], args: Row) -> Row:
-        """Returns a row of a device, shown as Kineto does, or under its process among several."""
-        device, context, stream, number, process = at
-        of_process = len(self.processes) > 1 and process is not None
-        args |= {"device": device, "context": context, "stream": stream, "correlation": number}
-        return _row(category, name, (_process(process) if of_process else device or 0, stream or 0), times, args)
+        for event in self._events(KERNELS, "demangledName", "shortName"):
+            yield self._row("kernel", self._name(event["demangledName"], event["shortName"]), event)
+        for event in self._events(COPIES, "copyKind", "srcKind", "dstKind"):
+            kind, kinds = (
+                event["copyKind"],
+                " -> ".join(_label(OF_MEMORY, event[end]) for end in ("srcKind", "dstKind")),
+            )
+            if kind is None or kind < len(formats.COPY_KINDS):
+                yield self._row("gpu_memcpy", f"Memcpy {_label(formats.COPY_KINDS, kind)} ({kinds})", event)
+        for event in self._events(SETS, "memKind"):
+            yield self._row("gpu_memset", f"Memset ({_label(OF_MEMORY, event['memKind'])})", event)
+        for event in self._events(GRAPHS, "graphId"):
+            yield self._row("kernel", f"CUDA graph {event['graphId']}", event)
 
     def waits(self) -> Iterator[Row]:
         """Yields records of events, and of what waited; for which record is known where both were recorded."""
         records = dict[tuple[Any, Any], tuple[Any, Any]]()
-        for time, *at, event, sync in self._database.select(EVENTS, "timestamp", *DEVICE, "eventId", "eventSyncId"):
-            records[at[4], sync] = at[3], at[2]
-            yield self._placed("cuda_event", "CUDA event", (time, time), self._known_device(at), {"event_id": event})
-        columns = "start", "end", *DEVICE, "eventId", "eventSyncId", "syncType"
-        for start, end, *at, event, sync, kind in self._database.select(SYNCS, *columns):
-            name, (record, stream) = _label(SYNC_KINDS, kind), records.get((at[4], sync), (-1, -1))
-            args: Row = {"cuda_sync_kind": name}
-            if kind in (1, 2):
-                args |= {"wait_on_stream": stream, "wait_on_cuda_event_record_corr_id": record}
-                args |= {"wait_on_cuda_event_id": event}
-            yield self._placed("cuda_sync", name, (start, end), self._known_device(at), args)
-
-    def _known_device(self, at: list[Any]) -> tuple[Any, ...]:
-        return self._device_of.get((at[4], at[1]), at[0]), *at[1:]
-
-
-def _range(text: str, place: Place, times: tuple[int | None, int | None]) -> Row:
-    """Returns a range as an annotation, or as the op of which PyTorch made it."""
-    of_op = OF_PYTORCH.fullmatch(text)
-    if of_op is None or not (of_op["sequence"] or of_op["id"]):
-        return _row("user_annotation", text, place, times, {})
-    numbers = {"Sequence number": of_op["sequence"], "Record function id": of_op["id"]}
-    args: Row = {name: int(number) for name, number in numbers.items() if number}
-    with suppress(msgspec.DecodeError, TypeError):
-        args["Input Dims"] = msgspec.json.decode(of_op["shapes"])
-    return _row("cpu_op", of_op[1], place, times, args)
+        # neither names its device
+        columns, different = ("globalPid", "contextId", "deviceId"), "TRUE GROUP BY 1, 2, 3"
+        of_contexts = (row for table in WORK for row in self._database.select(table, *columns, where=different))
+        device_of = {(process, context): device for process, context, device in of_contexts}
+        for event in chain(
+            self._events(EVENTS, "timestamp", "eventId", "eventSyncId"),
+            self._events(SYNCS, "eventId", "eventSyncId", "syncType"),
+        ):
+            process, sync = event["globalPid"], event["eventSyncId"]
+            event["deviceId"] = device_of.get((process, event["contextId"]), event["deviceId"])
+            if "timestamp" in event:
+                event["start"] = event["end"] = event["timestamp"]
+                records[process, sync] = event["correlationId"], event["streamId"]
+                yield self._row("cuda_event", "CUDA event", event, event_id=event["eventId"])
+                continue
+            name, args = _label(formats.SYNC_KINDS, event["syncType"]), dict[str, Any]()
+            if name in formats.SYNC_KINDS[1:3]:
+                record, stream = records.get((process, sync), (-1, -1))
+                args = {"wait_on_stream": stream, "wait_on_cuda_event_record_corr_id": record}
+                args |= {"wait_on_cuda_event_id": event["eventId"]}
+            yield self._row("cuda_sync", name, event, cuda_sync_kind=name, **args)

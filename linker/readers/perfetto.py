@@ -20,6 +20,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from ...schema import perfetto_trace_pb2 as pb
+from ...schema.device_formats import EVENT_IN_GRAPH, STAGE_NUMBERS, STAGES
 from ...schema.json_stream import CutOff
 from ...schema.linked import integer
 from . import kineto_rows as kineto
@@ -165,7 +166,8 @@ class _Trace:
         args = _arguments(event.annotations, texts)
         category = category or ",".join(map(_text, event.categories)) or "cuda_sync" * ("cuda_sync_kind" in args)
         if launched := event.gpu_correlation.event_ids:
-            self.launches.update(dict.fromkeys(launched, args.setdefault("correlation", launched[0])))
+            args = {"correlation": launched[0]} | args
+            self.launches.update(dict.fromkeys(launched, args["correlation"]))
         for number in (*event.flow_ids, *event.terminating_flow_ids):
             yield kineto.flow("f" if number in self.flows else "s", number % kineto.FIRST_DEPENDENCY, place, ns)
             self.flows.add(number)
@@ -179,13 +181,11 @@ class _Trace:
         args: Row = {"device": event.gpu_id, "stream": event.queue_iid, "context": event.context}
         args["correlation"] = self.launches.get(event.event_id, 0)
         extra = {_text(item.name): _text(item.value) for item in event.extra_data}
-        args |= {
-            name: integer(extra.pop(key), -1) for key, name in kineto.STAGE_NUMBERS.items() if key in extra
-        } | extra
+        args |= {name: integer(extra.pop(key), -1) for key, name in STAGE_NUMBERS.items() if key in extra} | extra
         place, kind = (event.gpu_id, args["stream"]), texts["stages"].get(event.stage_iid, "")
-        category = kineto.STAGES.get(kind) or texts["computing"].get(event.stage_iid) or kind or "stage"
+        category = STAGES.get(kind) or texts["computing"].get(event.stage_iid) or kind or "stage"
         name = _text(event.name) or texts["names"].get(event.name_iid) or kind
-        if category == kineto.EVENT_IN_GRAPH:
+        if category == EVENT_IN_GRAPH:
             # it takes no time: on the lane of its stream its end may be that of an activity, too
             place = event.gpu_id, FIRST_TRACK + event.event_id % FIRST_TRACK
             args.setdefault("graph node id", event.event_id)

@@ -12,12 +12,12 @@ from itertools import compress
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, ThreadIntervals, group_ids, nesting_lanes, rows_of_each
+from ...schema.columns import Bool, Int64, group_ids, rows_of_each
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER, integer
 from ...schema.reasons import Counts, Reason
 from .database import Database
-from .kineto_rows import Row, complete, flow, labels, text_of
+from .kineto_rows import Row, complete, flow, labels, on_lanes, text_of
 
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
 REQUIRED_TABLES = {"rocpd_op", "rocpd_string"}
@@ -52,18 +52,13 @@ def dialect(database: Database) -> tuple[str, str]:
     """
     tables = database.tables
     if by_guid := next((name for name in sorted(tables) if GUID_TABLE.fullmatch(name)), None):
-        raise DataError(
-            f"{database.path}: a rocpd database of ROCm 7 (rocprofv3), with tables named by a GUID ({by_guid}); this "
-            "schema is not read, trace with RPD, rocm-trace-lite or the PyTorch profiler"
+        what = (
+            f"a rocpd database of ROCm 7 (rocprofv3), with tables named by a GUID ({by_guid}); this schema is not read"
         )
-    if as_views := sorted(READ & database.views):
-        raise DataError(
-            f"{database.path}: {as_views[0]} is a view, where profilers write a table; link the file that it was "
-            "made of"
-        )
-    if not tables >= REQUIRED_TABLES:
-        names = ", ".join(sorted(tables)[:4])
-        raise DataError(f"{database.path}: no rocpd database, it lacks rocpd_op or rocpd_string (its tables: {names})")
+        raise DataError(f"{database.path}: {what}, trace with RPD, rocm-trace-lite or the PyTorch profiler")
+    if missing := sorted(READ & database.views | REQUIRED_TABLES - tables):
+        what = f"no rocpd database that profilers write, as {missing[0]} is no table of it"
+        raise DataError(f"{database.path}: {what} (its tables: {', '.join(sorted(tables)[:4])})")
     if "rocpd_ustring" in tables:
         return "RPD, schema 3", "rocpd_ustring"
     lite = "rocpd_kernelapi" in tables and "api_id" in database.columns("rocpd_kernelapi")
@@ -158,11 +153,13 @@ def _ranges(ranges: Int64, texts: list[str], counts: Counts) -> Iterator[Row]:
     """Yields the roctx ranges, given by process, thread (-1 for an unknown one), start and end."""
     lasting = _last(ranges[:, 2:], 1)
     counts[Reason.ROCTX_MARKS] += int((~lasting).sum())
-    unknown = lasting & (ranges[:, 1] < 0)
-    process, _, start, end = ranges[unknown].T
-    ranges[unknown, 1] = nesting_lanes(ThreadIntervals(np.zeros_like(process), start, end))
+    unknown = []
     for (process, thread, start, end), text in zip(ranges[lasting].tolist(), compress(texts, lasting), strict=True):
-        yield complete("user_annotation", text, (process, thread), start, end, {})
+        if thread < 0:
+            unknown.append((process, start, end, text))
+        else:
+            yield complete("user_annotation", text, (process, thread), start, end, {})
+    yield from on_lanes(unknown, 0)
 
 
 def _work(ops: Int64, names: dict[int, str], counts: Counts) -> tuple[Int64, list[str]]:

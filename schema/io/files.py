@@ -17,7 +17,6 @@ import os
 import re
 import stat
 import sys
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -241,13 +240,13 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
     return _opened(path)
 
 
-def beginning_of(path: str, size: int) -> tuple[bytes, bool]:
-    """Returns the first bytes of a regular file that can be read, decompressed, and whether it is compressed."""
-    with contextlib.suppress(DataError, OSError, EOFError, zlib.error):
+def is_compressed(path: str) -> bool:
+    """Returns whether a file is a regular one that can be read, and gzip or zstd."""
+    with contextlib.suppress(DataError):
         if path != STANDARD_STREAM and path_is(path, Path.is_file):
             with _opened(path) as stream:
-                return stream.read(size), isinstance(getattr(stream, "raw", None), _Content)
-    return b"", False
+                return isinstance(getattr(stream, "raw", None), _Content)
+    return False
 
 
 def _opened(path: str) -> BinaryIO:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import IO, Any
 
-from ...linker.readers.kineto_rows import STAGE_NUMBERS, STAGES
 from ...schema import perfetto_trace_pb2 as pb
+from ...schema.device_formats import STAGE_NUMBERS, STAGES
 from ...schema.io import open_output
 
 HOST = ("cpu_op", "user_annotation", "python_function")
