@@ -13,6 +13,7 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, read_device_trace, read_host_trace
+from execgraph.linker.readers.database import _unpacked
 from execgraph.schema.errors import DataError
 from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
@@ -147,7 +148,9 @@ def test_a_compressed_database_is_read_and_a_cut_one_refused(tmp_path: Path) -> 
         packed = tmp_path / f"{dialect}.rpd.gz"
         packed.write_bytes(gzip.compress(plain.read_bytes()))
         assert read_device_trace(str(packed)).activities.name[0] == "k"
+        unpacked = _unpacked.cache_info().misses
         assert recognise(packed).kind is InputKind.DEVICE
+        assert _unpacked.cache_info().misses == unpacked
         packed.write_bytes(packed.read_bytes()[:-40])
         with pytest.raises(DataError, match="damaged database"):
             read_device_trace(str(packed))

@@ -278,3 +278,11 @@ def test_ranges_of_a_recorded_thread_stay_on_it_even_if_its_number_is_0(tmp_path
     ranges = [Range("a", EPOCH, EPOCH + 5, tid=0), Range("b", EPOCH + 2, EPOCH + 9, tid=0)]
     trace = read_device_trace(str(write_database(tmp_path / "t.db", RPD_2, [], ranges=ranges)))
     assert trace.ops.thread.tolist() == [0, 0]
+
+
+def test_of_two_traced_processes_the_one_that_launched_is_that_of_the_file(tmp_path: Path) -> None:
+    ops, api = [Op("k", EPOCH, EPOCH + 5, caller=1)], [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=70)]
+    path = write_database(tmp_path / "t.db", LITE, ops, api, pid=60)
+    sql(path, "INSERT INTO rocpd_metadata (tag, value) VALUES ('pid', '70')")
+    trace = read_device_trace(str(path))
+    assert (trace.labels, trace.activities.correlation.tolist()) == ([(70, "CPU")], [1])
