@@ -151,8 +151,9 @@ def tables_text(report: Report) -> str:
 
 
 def as_text(table: Table, widest: int = WIDEST) -> str:
-    """Returns the title, the note, and the first ROWS rows of a table, texts of at most `widest` letters, without columns
-    of which nothing is known.
+    """Returns the title, the note, and the first ROWS rows of a table, texts of at most `widest` letters.
+
+    Columns of which nothing is known are left out.
     """
     lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
