@@ -79,6 +79,7 @@ class Reason(Enum):
     OPS_WITHOUT_CALLS = "ops whose calls were lost"
     SHORT_GRAPHS = "activities that launches of CUDA graphs lack"
     ENDED_BEFORE_LAUNCH = "activities that ended before their launch call began, taken to have none"
+    NODES_REMOVED = "nodes that are not in the graph"
     # the part of a trace that was linked
     HOST_OPS_OUTSIDE = "host ops outside the linked part"
     OPS_OUTSIDE = "ops outside the linked part"

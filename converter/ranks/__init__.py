@@ -3,7 +3,8 @@ it.
 
 The calls of a rank are columns of a few numbers for each collective and message (`graph_calls` from its graph,
 `recorded_calls` from the arguments in its traces), so a job's ranks need not be in memory at once. `match` finds the
-calls of several ranks that are one, and `begin_of_ranks` puts the ranks on one clock. `communication_summary` is what
+calls of several ranks that are one, and `begin_of_ranks` puts the ranks on one clock;
+`contradictions` are what calls of one run cannot have. `communication_summary` is what
 other ranks have to know of a graph; what they agree on are columns over `matched_calls` of all summaries.
 
 How long communication takes by a network's latency and bandwidth, and the network that measured times fit.
@@ -14,9 +15,10 @@ from .agreement import (
     matched_calls, order_collectives, simulated_order, with_deferred_ends, with_values,
 )  # fmt: skip
 from .calls import (
-    EVER, FEW, Call, Calls, MeasuredTimes, awaits_all, begin_of_ranks, graph_calls, issued_at, match, measured_times,
+    EVER, FEW, Call, Calls, MeasuredTimes, awaits_all, graph_calls, issued_at, match, measured_times,
     recorded_calls, share_no_step, spans_of,
 )  # fmt: skip
+from .clocks import begin_of_ranks, clock_contradictions, contradictions
 from .groups import (
     Group, GroupNames, Groups, given_ranks, positions_in, ranks_of, ranks_text, recognised, recorded_groups,
     renumbered_ends, restrict_to_ranks,

@@ -18,7 +18,8 @@ from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..edges import Edges, deduplicated, known_after
 from ..rewiring import COMMUNICATION, control_edges, data_edges, edited_graph, lanes_of, spliced
-from .calls import Calls, begin_of_ranks, graph_calls, match, measured_times, slack_ns
+from .calls import Calls, graph_calls, match, measured_times, slack_ns
+from .clocks import begin_of_ranks
 from .groups import OUTSIDE, recorded_groups
 
 NAMED = 4

@@ -1,19 +1,14 @@
 """The communication of one rank as columns, small even for a large graph; which calls of several ranks are one
-collective or message (nothing else decides this); and when each rank began, on one clock.
+collective or message (nothing else decides this).
 
 A collective matches those that other ranks recorded in the same group, of the same type, with the same sequence number;
 or in the same order, where sequence numbers are not recorded or cannot be the same: of the same steps, if ranks
 recorded different ones. A send matches the receive of the
 same source, target and tag, in order. A call that a rank lacks, or that was not traced, is missing from its match; the
 other calls match all the same.
-
-Clocks of different machines differ, but a collective ends at the same time on all its ranks. The offset of two clocks
-is the median of the differences between ends that two ranks share, within the possible range: no member ends a
-collective that another one has not begun. Ranks that share nothing, not even through others, begin together.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -74,7 +69,8 @@ class Calls:
 
     `match` fills in the position of the rank, the number of the match on all ranks, and its `occurrence` among those
     that are otherwise alike; `sequence` is then the number by which the members were matched, -1 for by order.
-    `steps` are the numbers of the steps that the rank recorded, `decisions` what `match` has to say.
+    `steps` are the numbers of the steps that the rank recorded, `decisions` what `match` has to say, and
+    `disagreements` what calls of one run cannot have.
     """
 
     groups: list[Group]
@@ -95,7 +91,8 @@ class Calls:
     occurrence: Int64
     steps: tuple[int, ...] = field(default=(), kw_only=True)
     decisions: tuple[str, ...] = field(default=(), kw_only=True)
-    SHARED: ClassVar[tuple[str, ...]] = ("groups", "steps", "decisions")
+    disagreements: tuple[str, ...] = field(default=(), kw_only=True)
+    SHARED: ClassVar[tuple[str, ...]] = ("groups", "steps", "decisions", "disagreements")
     """The fields that are no columns with a value for each call."""
 
     def __len__(self) -> int:
@@ -380,44 +377,6 @@ def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
     begin = int((start - before)[timed].min(initial=FOREVER)) if timed.any() else 0
     end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
     return MeasuredTimes(begin, start - begin, end - begin)
-
-
-def begin_of_ranks(ranks: int, calls: Calls) -> Int64:
-    """Returns when each of so many ranks began, in ns, by matched calls with times since then; the earliest of those
-    that share matches is 0. O(n log n) in the calls.
-    """
-    begin, component = np.zeros(ranks, np.int64), np.arange(ranks)
-    for rank, peer, later in _differences(calls):
-        if component[rank] != component[peer]:
-            # joining two components moves one of them
-            moved = component == component[peer]
-            begin[moved] += begin[rank] + later - begin[peer]
-            component[moved] = component[rank]
-    earliest = np.zeros(ranks, np.int64)
-    np.minimum.at(earliest, component, begin)
-    return begin - earliest[component]
-
-
-def _differences(calls: Calls) -> list[tuple[int, int, int]]:
-    """Returns by how many ns each first member of a match began to record before each other member of it, by all their
-    matches: (rank, peer, ns). Differences by collectives come first, as a send may end before its receive.
-    """
-    calls = calls.take(np.argsort(calls.matched, kind="stable"))
-    rank, start, end, is_message = calls.rank, calls.start_ns, calls.end_ns, calls.is_message
-    first, mutual = np.searchsorted(calls.matched, calls.matched), awaits_all(calls.kind) & ~is_message
-    low, high = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
-    bounds: dict[tuple[bool, int, int], list[list[int]]] = defaultdict(list)
-    columns = (is_message, rank[first], rank, end[first] - end, low, high)
-    for of_messages, of_first, peer, *bound in zip(*(column.tolist() for column in columns), strict=True):
-        if of_first != peer:
-            bounds[of_messages, of_first, peer].append(bound)
-    differences = []
-    for (_, of_first, peer), rows in sorted(bounds.items()):
-        differences_ns, lowest, highest = np.array(rows).T
-        later, least, most = int(np.median(differences_ns)), int(lowest.max()), int(highest.min())
-        # bounds that contradict each other leave the median
-        differences.append((of_first, peer, min(max(later, least), most) if least <= most else later))
-    return differences
 
 
 def slack_ns(graph: ExecutionGraph, times: MeasuredTimes) -> Int64:

@@ -46,6 +46,8 @@ LARGEST_NUMBER = 1 << 62
 NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
 TWO_LENGTHS = "nodes whose duration_ns and duration_micros differ; trace-replay takes the first and simulators the second, so edit both"
 NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
+NO_KINDS = "nodes whose dependencies have no kind; what nodes waited for is not known, build the graph again"
+NO_HOST_TIME = "host nodes, which is all, last 0 ns; the host's time is not in the graph, build it again"
 DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the graph again"
 
 
@@ -271,7 +273,10 @@ class NodeColumns(SummaryRepr):
 def problem_notes(nodes: NodeColumns, path: str) -> list[str]:
     """Returns a sentence for each kind of problem that nodes of a file have."""
     recorded, called = nodes.integers("comm_type", -1), nodes.id[nodes.ctrl_deps.rows()]
-    has_both = (nodes.integers("duration_ns") >= 0) & (nodes.metadata.get("target") == GENERIC)
+    is_generic, is_host = nodes.metadata.get("target") == GENERIC, nodes.integers("is_cpu_op", 0) > 0
+    has_both = (nodes.integers("duration_ns") >= 0) & is_generic
+    has_no_kind = (nodes.data_deps.lengths() > 0) & is_generic & ("data_dep_kinds" not in nodes.attributes)
+    has_no_time = is_host & is_generic & (nodes.type == NodeType.COMP) & ~(is_host & (nodes.duration_ns != 0)).any()
     # each change of a graph rounds duration_micros again
     parts = (nodes.integers(name, 0) for name in ("duration_ns", "gap_ns", "host_delay_ns"))
     apart_ns = nodes.duration_micros * 1000 - sum(parts)
@@ -279,6 +284,8 @@ def problem_notes(nodes: NodeColumns, path: str) -> list[str]:
         NEGATIVE: nodes.id[(nodes.duration_ns < 0) | (nodes.duration_micros < 0)],
         TWO_LENGTHS: nodes.id[has_both & (np.abs(apart_ns) > 5_000)],
         NO_TYPE: nodes.id[(recorded >= 0) & (nodes.collective_types() != recorded)],
+        NO_KINDS: nodes.id[has_no_kind],
+        NO_HOST_TIME: nodes.id[has_no_time],
         DANGLING: called[nodes.rows_of(NodeIds(nodes.ctrl_deps.values)) < 0],
     }
     return [

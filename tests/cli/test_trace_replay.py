@@ -181,6 +181,19 @@ def test_absent_ranks_of_a_job_are_said(tmp_path: Path, run: Run) -> None:
     assert figures(run, str(tmp_path))["absent"].startswith("2 of 4 ranks are absent")
 
 
+def test_sizes_that_ranks_record_otherwise_and_nodes_that_are_gone_are_said(tmp_path: Path, run: Run) -> None:
+    graphs = [
+        rank_with_collective(rank, work=10, collective=5, clock=rank, comm_type=0, comm_size=64 << rank)
+        for rank in (0, 1)
+    ]
+    graphs[1].metadata["tool"], graphs[1].id = "execgraph 1", graphs[1].id + (graphs[1].id > 1)
+    for column in (graphs[1].data_deps, graphs[1].ctrl_deps):
+        column.values[:] += column.values > 1
+    ended = run("trace-replay", *written(tmp_path, *graphs))
+    assert "1 of 1 collectives differ in type or size" in ended.err
+    assert "lost           the recording has 1 nodes that are not in the graph" in ended.out
+
+
 @pytest.mark.parametrize("line", ["", "--input g.et --scale gemm", "--input g.et --json --timeline -", "--inp g.et"])
 def test_wrong_usage_ends_with_2(line: str) -> None:
     assert status_of("trace-replay", *line.split()) == 2
@@ -204,8 +217,8 @@ def test_a_peak_needs_a_known_name_and_a_number_above_0(peak: str, run: Run) -> 
     assert ended.code == 2 and said in ended.err
 
 
-def of_world(size: int, graph: ExecutionGraph, base_ns: int = 10**18, step: int = 0) -> ExecutionGraph:
-    graph.metadata |= {"world_size": size, "base_time_ns": base_ns, f"step_start_ns_{step}": 0}
+def of_world(size: int, graph: ExecutionGraph, base_ns: int = 10**18, step: int = 0, **more: Any) -> ExecutionGraph:
+    graph.metadata |= {"world_size": size, "base_time_ns": base_ns, f"step_start_ns_{step}": 0, "pid": 7} | more
     return graph
 
 
@@ -234,6 +247,8 @@ INCOMPLETE = "rank 1 has none of the collectives that rank 0 has with it, so its
         (lambda: of_world(16, pair()[1]), "rank 0 is of 2 ranks, rank 1 of 16"),
         (lambda: of_world(2, pair()[1], 10**18 + 2 * 3600 * 10**9), "rank 1 was recorded 2.0 hours after rank 0"),
         (lambda: of_world(2, pair()[1], step=3), "different steps, 0 and 3, and no sequence number is common"),
+        (lambda: of_world(2, pair()[1], changed_by="all=2"), "a run changed by all=2, others by nothing"),
+        (lambda: of_world(2, pair()[0], rank=1), "the same process and times, so they are copies of one rank"),
         (elsewhere, "of 1 collectives of rank 0 with other ranks that are given none meets theirs"),
     ],
 )

@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> None:
     graphs = [replays.read_graph_file(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
     log_notes(options.prog, (note for graph in graphs for note in graph.notes))
     builds = filter(None, (read_report(Path(source) / REPORT) for source in options.inputs))
-    log_notes(options.prog, (f"ranks disagree: {line}" for build in builds for line in build.disagreements))
+    log_notes(options.prog, known := [f"ranks disagree: {line}" for build in builds for line in build.disagreements])
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = replays.why_not_one_job(graphs)
@@ -47,16 +47,17 @@ def main(options: argparse.Namespace) -> None:
         remedy = "give the graphs of one job (or --allow-mismatch)"
         raise DataError(f"{paths[0]} and {len(paths) - 1} more: {reason}; {remedy}")
     with naming(paths[0] if len(paths) == 1 else f"{len(paths)} graphs"):
-        _simulate(paths, graphs, options) if options.simulator else _replay(graphs, options)
+        _simulate(paths, graphs, options) if options.simulator else _replay(graphs, options, known)
 
 
-def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> None:
+def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace, known: Sequence[str]) -> None:
     """Prints how the replay agrees with the measured run, or what the changes do."""
     scale = [replace(change, peaks=dict(options.peaks)) for change in options.changes]
     with step("replay"):
         run = replays.run_of(graphs, as_recorded=options.as_recorded)
         replayed = replays.replay_job(run.job, scale)
-    log_notes(options.prog, run.job.members.decisions)
+    disagreements = [] if known else [f"ranks disagree: {line}" for line in run.job.members.disagreements]
+    log_notes(options.prog, [*disagreements, *run.job.members.decisions])
     if not scale and (reason := replays.off_by_target(run.recorded)):
         log_notes(options.prog, [f"{reason}; --simulator {ASTRA_SIM} says when that simulator finishes each rank"])
     if options.output:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
+from ...converter.ranks import Calls, contradictions, match, ranks_text
 from ...linker.match import BY_NAME_ORDER, SMALLEST_AGREEMENT
 from ...schema.columns import bytes_text, format_counts, shortened
 from ...schema.errors import DataError, Remedy
@@ -153,9 +155,11 @@ def _rank_named(path: str) -> int | None:
     return next((int(rank.group(1)) for rank in matches if rank), None)
 
 
-def compare(processes: Sequence[Inspection], times: Mapping[str, int | None]) -> tuple[list[Finding], bool]:
+def compare(
+    processes: Sequence[Inspection], times: Mapping[str, int | None], calls_of: Mapping[str, Calls]
+) -> tuple[list[Finding], bool]:
     """Returns what processes with device traces do not have in common, and whether they are of different runs, also by
-    when each trace was recorded: then only that. Linear in their groups' members.
+    times and calls of each trace: then only that. Linear in their groups' members.
     """
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
     communicating = {process.device for process in recorded if process.collectives}
@@ -179,7 +183,11 @@ def compare(processes: Sequence[Inspection], times: Mapping[str, int | None]) ->
             advice = f"name it …rank<N>, or link it by {Remedy.LINK_RANK}"
             findings.append(Finding(NOTE, [process.name], what, advice))
     else:
-        findings += [*_asymmetry(recorded), *_missing_collectives(recorded)]
+        of_ranks = {p.rank: calls_of[p.device] for p in recorded if p.rank is not None}
+        calls = match([*of_ranks.values()] or [Calls.of([])])
+        findings += [*_asymmetry(recorded), *_missing_collectives(recorded, calls)]
+        lines = contradictions(calls, [*of_ranks])
+        findings += [Finding(WRONG, [], f"ranks disagree: {line}", "give traces of one run") for line in lines]
     if jobs := why_two_jobs((each.rank, each.world_size or 0) for each in recorded if each.rank is not None):
         return [*findings, Finding(WRONG, [], jobs, "give the traces of one job")], False
     world = max((process.world_size or 0 for process in recorded), default=0)
@@ -214,25 +222,27 @@ def _asymmetry(processes: Sequence[Inspection]) -> Iterator[Finding]:
             yield Finding(NOTE, [process.name], what, "trace the same steps on all ranks")
 
 
-def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
+def _missing_collectives(processes: Sequence[Inspection], calls: Calls) -> Iterator[Finding]:
     """Yields groups whose members here recorded different numbers of collectives, or different ones."""
+    in_order = {
+        calls.groups[group].ranks for group in np.unique(calls.group[calls.sequence < 0]).tolist() if group >= 0
+    }
     here = {process.rank: process for process in processes if process.rank is not None}
     groups: dict[tuple[int, ...], dict[int, GroupCount]] = defaultdict(dict)
     for rank, process in here.items():
         for group in process.groups:
             groups[tuple(group.ranks)][rank] = group
     for members, counts in sorted(groups.items()):
-        (fuller, fullest), name = max(counts.items(), key=lambda item: item[1].count), ranges(sorted(members))
+        fullest, name = max(counts.values(), key=lambda of: of.count), ranges(sorted(members))
         for rank in filter(here.__contains__, members):
             recorded = counts.get(rank, GroupCount([], 0))
             if (recorded.count, recorded.first, recorded.last) == (fullest.count, fullest.first, fullest.last):
                 continue
             what = f"{_collectives(recorded)} of group {name}, where another member recorded {_collectives(fullest)}"
             advice = "a simulator would hang on the rest: trace the same steps on all ranks"
-            marks = [(here[of].steps, here[of].first_step) for of in (rank, fuller)]
-            if apart := recorded.counts_apart_from(fullest, same_steps=marks[0] == marks[1] != (0, -1)):
+            if is_apart := recorded.count == fullest.count and ranks_text(members) in in_order:
                 advice = "these numbers cannot be of the same calls, so calls are matched in their order"
-            yield Finding(NOTE if apart else WRONG, [here[rank].name], what, advice)
+            yield Finding(NOTE if is_apart else WRONG, [here[rank].name], what, advice)
 
 
 def _collectives(group: GroupCount) -> str:
@@ -315,13 +325,17 @@ def diagnose(paths: Sequence[Path], jobs: int = 0, progress: Progress = unwatche
     if not processes and not files.failures:
         raise DataError(f"{', '.join(map(str, paths))}: no traces there{list_counts(', but ', files.skipped)}")
     size = sum(Path(path).stat().st_size for process in processes for path in process.files)
+    calls_of = dict[str, Calls]()
     outcomes = in_processes(inspect, processes, jobs if size >= WORTH_PROCESSES else 0)
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
-        failed = msgspec.structs.replace(process, error=str(outcome))
-        processes[processes.index(process)] = outcome if isinstance(outcome, Inspection) else failed
+        inspected = msgspec.structs.replace(process, error=str(outcome))
+        if isinstance(outcome, tuple):
+            inspected, calls_of[process.device] = outcome
+        processes[processes.index(process)] = inspected
     findings = [Finding(WRONG, [], line, "") for line in files.failures]
     findings += [finding for process in processes for finding in findings_of(process)]
-    compared, of_several_runs = compare(processes, {trace.name: trace.recorded_ns for trace in files.devices})
+    times = {trace.name: trace.recorded_ns for trace in files.devices}
+    compared, of_several_runs = compare(processes, times, calls_of)
     # that they are of different runs comes first: nothing else counts before that
     findings = compared + findings if of_several_runs else findings + compared
     merged: dict[tuple[str, str, str], Finding] = {}

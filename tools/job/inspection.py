@@ -6,15 +6,15 @@ Versions are those recorded in a device trace, and the PyTorch that fits a host 
 import json
 import re
 import zlib
-from collections.abc import Iterator
-from math import gcd
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from ...converter.ranks import FEW
+from ...converter.ranks import Calls, recorded_calls
 from ...linker import readers
 from ...linker.communication import RECORD, ProcessGroups, from_device, is_communication_kernel
 from ...linker.contradictions import Contradiction, contradictions_in_traces, other_shapes
@@ -97,21 +97,13 @@ class KernelTime(msgspec.Struct, frozen=True):
 class GroupCount(msgspec.Struct, frozen=True):
     """The collectives of a group, which has no ranks where they are not known.
 
-    `first` and `last` are their sequence numbers, -1 where not recorded, all `apart` by a multiple of that, if set.
+    `first` and `last` are their sequence numbers, -1 where not recorded.
     """
 
     ranks: list[int]
     count: int
     first: int = -1
     last: int = -1
-    apart: int | msgspec.UnsetType = msgspec.UNSET
-
-    def counts_apart_from(self, other: "GroupCount", *, same_steps: bool) -> bool:
-        """Whether another rank has as many collectives, whose numbers are not those of the same calls."""
-        (apart, of_other), first = ((self.apart or 1, other.apart or 1), max(self.first, other.first))
-        overlap = first <= min(self.last, other.last)
-        never_meet = (self.first - other.first) % apart != 0 if overlap else same_steps
-        return self.count == other.count and min(self.first, other.first) >= 0 and (apart != of_other or never_meet)
 
 
 class Inspection(msgspec.Struct):
@@ -174,9 +166,11 @@ class Inspection(msgspec.Struct):
         return [path for path in (self.device, self.host, self.detail) if path]
 
 
-def inspect(inspection: Inspection) -> Inspection:
-    """Reads the files of a process once each, and returns what they hold; what cannot be read is in `error`."""
-    found, match = list[Contradiction](), None
+def inspect(inspection: Inspection) -> tuple[Inspection, Calls]:
+    """Reads the files of a process once each, and returns what they hold, and the collectives of its devices; what
+    cannot be read is in `error`.
+    """
+    found, match, collectives = list[Contradiction](), None, Calls.of([])
     inspection.bytes = sum(Path(path).stat().st_size for path in inspection.files)
     try:
         host = read_host_trace(inspection.host) if inspection.host else None
@@ -191,7 +185,7 @@ def inspect(inspection: Inspection) -> Inspection:
         if device is not None:
             match = match_ops(host, device, allow_mismatch=True) if host is not None else None
             lost = lost_records(device, launching_calls(device.activities, device.calls), host, match)
-            _describe_device(inspection, device, lost)
+            collectives = _describe_device(inspection, device, lost)
             _describe_reading(inspection, device)
         if host is not None and device is not None and match is not None:
             alone = ~are_step_marks(device.ops.name)
@@ -219,7 +213,7 @@ def inspect(inspection: Inspection) -> Inspection:
     except DataError as error:
         inspection.error = str(error)
     inspection.dropped = inspection.dropped.without_zeros()
-    return inspection
+    return inspection, collectives
 
 
 def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
@@ -229,7 +223,8 @@ def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) ->
     inspection.damaged |= bool(trace.skipped.of(Reason.UNREADABLE_ROWS, Reason.CUT_OFF_ROWS, Reason.UNUSABLE_TIME))
 
 
-def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostRecords) -> None:
+def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostRecords) -> Calls:
+    """Counts what the trace holds, and returns the collectives of its devices."""
     activities, calls = device.activities, device.calls
     memory = activities.category.equal(*MEMORY_CATEGORIES)
     inspection.processes, inspection.world_size = device.processes, device.world_size
@@ -249,7 +244,10 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     inspection.sync_records = len(device.syncs.start)
     if len(activities.start):
         inspection.waits_without_record = waits_without_record(calls.name, inspection.sync_records) or msgspec.UNSET
-    inspection.groups, inspection.dropped[Reason.MANY_MEMBERS] = _groups(device)
+    groups = ProcessGroups.of(device.groups, device.world_size or -1)
+    recorded = device.communication[Role.ACTIVITY]
+    communications = groups.with_members([*map(from_device, recorded.values())])
+    inspection.groups, inspection.dropped[Reason.MANY_MEMBERS] = _groups(communications), groups.unlisted
     on_device = int(is_communication_kernel(activities.name).sum())
     calls_of_collectives = device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name)))
     inspection.collectives = on_device or int(calls_of_collectives.sum())
@@ -261,6 +259,14 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     inspection.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
     _describe_launches(inspection, device, lost)
     inspection.dropped[Reason.ACTIVITIES_OF_ZERO_LENGTH] = int((activities.end <= activities.start).sum())
+    rows = np.array([*recorded], np.int64)
+    in_time = np.argsort(activities.start[rows], kind="stable").tolist()
+    names = [activities.name[row] for row in rows[in_time].tolist()]
+    collectives = recorded_calls([communications[row] for row in in_time], names, -1)
+    rows = rows[in_time][collectives.row]
+    start, end = activities.start[rows] + device.base_time_ns, activities.end[rows] + device.base_time_ns
+    marked = tuple(range(inspection.first_step, inspection.first_step + inspection.steps))
+    return replace(collectives, start_ns=start, end_ns=end, steps=marked)
 
 
 def _describe_launches(inspection: Inspection, device: DeviceTrace, lost: LostRecords) -> None:
@@ -283,10 +289,6 @@ def _steps(names: Categorical) -> tuple[int, int]:
     return len(numbers), min(numbers, default=-1)
 
 
-def _apart(numbers: list[int]) -> int:
-    return gcd(*(number - min(numbers) for number in numbers)) if len(numbers) >= FEW else 1
-
-
 def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
     rows, names = device.activities, device.activities.name.table
     codes, time = rows.name.codes[kernels], (rows.end - rows.start)[kernels]
@@ -295,18 +297,10 @@ def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
     return [KernelTime(names[code], int(count[code]), float(total[code]) / 1000) for code in longest if count[code]]
 
 
-def _groups(device: DeviceTrace) -> tuple[list[GroupCount], int]:
-    """Counts recorded collectives by the members of their group, without sends and receives.
-
-    Also returns how many communications and groups have more members than are listed.
-    """
-    groups = ProcessGroups.of(device.groups, device.world_size or -1)
+def _groups(communications: Sequence[linked.Communication]) -> list[GroupCount]:
+    """Counts recorded collectives by the members of their group, without sends and receives."""
     numbers: dict[tuple[int, ...], list[int]] = {}
-    for comm in groups.with_members([*map(from_device, device.communication[Role.ACTIVITY].values())]):
+    for comm in communications:
         if not re.search("send|recv", comm.name):
             numbers.setdefault(tuple(comm.ranks), []).append(comm.sequence)
-    counts = [
-        GroupCount(list(ranks), len(of), min(of), max(of), apart if (apart := _apart(of)) > 1 else msgspec.UNSET)
-        for ranks, of in sorted(numbers.items())
-    ]
-    return counts, groups.unlisted
+    return [GroupCount(list(ranks), len(of), min(of), max(of)) for ranks, of in sorted(numbers.items())]

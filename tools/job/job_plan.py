@@ -51,16 +51,16 @@ def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
     rows = NodeNumbers(np.flatnonzero(graph.type == NodeType.COMM_COLL))
     calls = across_ranks.graph_calls(graph, rows, graph.number("rank", -1))
     # there may be thousands of ranks
-    unused = calls.columns.keys() - {"type", "group", "kind", "size", "sequence"}
+    unused = calls.columns.keys() - {"type", "group", "kind", "size", "sequence", "start_ns", "end_ns", "on_host"}
     none: dict[str, Any] = dict.fromkeys(unused, np.zeros(len(calls), np.int64))
     return RankCommunication(across_ranks.recorded_groups(graph).lists, summary, replace(calls, **none))
 
 
 def decisions_on(communication_of: Mapping[int, RankCommunication]) -> list[str]:
-    """Returns how calls of ranks are matched, if by other than their sequence numbers, or by steps."""
-    calls = [communication_of[rank].calls for rank in sorted(communication_of)]
-    differ = len({(of_rank.steps, of_rank.sequence.tobytes()) for of_rank in calls}) > 1
-    return [*across_ranks.match(calls).decisions] if differ else []
+    """Returns how calls of ranks are matched, if not by sequence numbers, and which clocks contradict each other."""
+    ranks = sorted(communication_of)
+    calls = across_ranks.match([communication_of[rank].calls for rank in ranks])
+    return [*calls.decisions, *across_ranks.clock_contradictions(calls.met(), ranks)]
 
 
 def plan_job(

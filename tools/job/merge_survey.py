@@ -3,7 +3,7 @@
 Clocks are compared by the collectives that wait for all their members: they end on all at nearly the same time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from ...converter.ranks import Calls, awaits_all, begin_of_ranks, issued_at, match, recorded_calls, share_no_step
+from ...converter.ranks.clocks import clock_contradictions
 from ...linker.link import link
 from ...linker.readers import read_device_trace, select
 from ...schema.columns import Categorical, Summary, SummaryRepr, group_ids, groupby
@@ -40,17 +41,19 @@ def collective_times(linked: LinkedTrace) -> Calls:
     return replace(calls.take(awaits_all(calls.kind)), steps=tuple(sorted(step_starts(ops.name, ops.start))))
 
 
-def clock_corrections(ranks: Sequence[Calls]) -> tuple[list[int], list[str]]:
-    """Returns ns (0 or more) to add to the clock of each rank, and how calls were matched, if not by number and step; a
-    rank that shares no collective keeps its clock.
+def clock_corrections(calls_of: Mapping[int, Calls]) -> tuple[list[int], list[str]]:
+    """Returns ns (0 or more) to add to the clock of each rank, and how calls were matched, if not by number and step,
+    and which clocks contradict each other; a rank that shares no collective keeps its clock.
 
     Without recorded numbers only ranks with equally many collectives of a group and type share any, of common steps.
     """
+    ranks = [*calls_of.values()]
     calls = match(ranks)
     alike = groupby(calls.rank, calls.group, calls.kind)
     unlike = calls.rank if share_no_step(ranks) else alike.count()[alike.number]
     shared = group_ids(calls.matched, np.where(calls.sequence >= 0, -1, unlike))
-    return begin_of_ranks(len(ranks), replace(calls, matched=shared)).tolist(), [*calls.decisions]
+    calls = replace(calls, matched=shared)
+    return begin_of_ranks(len(ranks), calls).tolist(), [*calls.decisions, *clock_contradictions(calls, [*calls_of])]
 
 
 class RankClock(NamedTuple):
@@ -76,7 +79,7 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
     Raises DataError for a trace that cannot be read, or whose clock is too far from the others' for 64 bits.
     """
     bases, hosts, notes = dict[int, int](), dict[int, frozenset[int]](), list[str]()
-    calls, comms = list[Calls](), dict[int, RankComms]()
+    calls, comms = dict[int, Calls](), dict[int, RankComms]()
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
         bases[rank] = trace.base_time_ns
@@ -88,7 +91,7 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
             without = select(trace, ops=nothing, calls=nothing, activities=nothing, syncs=nothing)
             linked = link(None, replace(without, merge_marks=[], labels=[], merged=[]))
         comms[rank] = summarise_rank(linked)
-        calls.append(collective_times(linked))
+        calls[rank] = collective_times(linked)
         # some profilers show calls on devices too
         devices = np.setdiff1d(trace.activities.device, trace.ops.process)
         hosts[rank] = frozenset(trace.processes) - frozenset(devices.tolist())

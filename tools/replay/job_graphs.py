@@ -11,7 +11,7 @@ import numpy as np
 from ...converter.ranks import match, ranks_of, share_no_step, spans_of
 from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import LOSSES, ExecutionGraph, NodeType, json_to_graph, read_et
+from ...schema.graph import CHANGED_BY, LOSSES, ExecutionGraph, NodeType, json_to_graph, read_et
 from ...schema.io import path_is
 from ...schema.progress import unseen
 from ...schema.reasons import Counts, Reason, in_words
@@ -34,6 +34,13 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
         return f"{count} graphs are of rank {rank}"
     if jobs := why_two_jobs((rank, graph.number("world_size", -1)) for graph, rank in zip(graphs, ranks, strict=True)):
         return jobs
+    changes = sorted({str(graph.metadata.get(CHANGED_BY, "nothing")) for graph in graphs})
+    if len(changes) > 1:
+        return f"some graphs are of a run changed by {', others by '.join(changes)}"
+    copies = dict[tuple[int, bytes], int]()
+    for graph, rank in zip(graphs, ranks, strict=True):
+        if (first := copies.setdefault((graph.number("pid", -1 - rank), graph.start_ns.tobytes()), rank)) != rank:
+            return f"ranks {first} and {rank} have the same process and times, so they are copies of one rank"
     times = zip(graphs, ranks, strict=True)
     apart = why_two_runs({f"rank {rank}": _recorded_ns(graph) for graph, rank in times if rank >= 0})
     return apart or _never_meeting(graphs, ranks)
@@ -58,7 +65,10 @@ def absence(work: Workload) -> str:
 
 def losses(graph: ExecutionGraph) -> Counts:
     """Returns what the recording of a graph lacks, or has wrong, by reason."""
-    return Counts({reason: graph.number(name, 0) for name, reason in LOSSES.items()}).without_zeros()
+    counts = Counts({reason: graph.number(name, 0) for name, reason in LOSSES.items()})
+    if str(graph.metadata.get("tool")).startswith("execgraph") and len(graph):
+        counts[Reason.NODES_REMOVED] = int(graph.id.max() - graph.id.min()) + 1 - len(graph)
+    return counts.without_zeros()
 
 
 def losses_in_words(work: Workload) -> str:

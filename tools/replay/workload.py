@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...converter.ranks import Calls, begin_of_ranks, graph_calls, match
+from ...converter.ranks import Calls, begin_of_ranks, contradictions, graph_calls, match
 from ...converter.rewiring import COMMUNICATION, recorded_edges
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows
@@ -364,13 +364,17 @@ def gather_job(graphs: Sequence[ExecutionGraph]) -> Workload:
     """
     work, members = gather(graphs), Calls.of([])
     if len(graphs) > 1:
-        members = match([communication_of(graph, position) for position, graph in enumerate(graphs)]).met()
-        members = replace(members, row=members.row + work.first_row[members.rank])
+        calls = match([communication_of(graph, position) for position, graph in enumerate(graphs)])
+        calls = replace(calls, row=calls.row + work.first_row[calls.rank])
+        members = calls.met()
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
     timed, start, end = work.is_timed, work.measured_start_ns, work.measured_end_ns
     met = members.take(timed[members.row])
     offset = begin_of_ranks(len(graphs), replace(met, start_ns=start[met.row], end_ns=end[met.row]))
+    if len(graphs) > 1 and not work.is_of_scaled_job:
+        ranks = [graph.number("rank", position) for position, graph in enumerate(graphs)]
+        members = replace(members, disagreements=(*contradictions(calls.take(timed[calls.row]), ranks),))
     begin = np.repeat(offset, [len(graph) for graph in graphs])
     return replace(
         work, members=members, measured_start_ns=np.where(timed, start + begin, ABSENT),

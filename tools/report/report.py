@@ -48,7 +48,7 @@ OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
 OF_JOB = "critical_path"
 """The analysis whose rows are of the job, so that they are shown of all ranks."""
-DISAGREEING = "ranks disagree on what they communicate: give traces of one run and of the same steps"
+DISAGREEING = "ranks disagree on what they communicate, or when: give traces of one run and of the same steps"
 NO_DIFF = replace(analyses.trace_diff((), ()), details=())
 HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
 DEFAULT = AnalysisOptions()
@@ -244,10 +244,10 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     disagreements, _ = compare_ranks(
         collector.comms, -1, lambda rank: issued_by(next(read_ranks([source_of[rank]], reread)).linked)
     )
-    report.notes += [f"ranks disagree: {line}" for line in disagreements]
     if request.judged:
-        _judge(report, collector.job_facts, bool(disagreements), as_recorded=request.as_recorded)
+        _judge(report, collector.job_facts, disagreements, as_recorded=request.as_recorded)
         collector.job_facts.clear()
+    report.notes += [f"ranks disagree: {line}" for line in disagreements]
     if request.scales:
         is_asked = bool(collector.graphs) and not (request.judged or request.as_recorded)
         recording_of_run = recording(collector.graphs) if is_asked else report.recording
@@ -257,8 +257,10 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     return report
 
 
-def _judge(report: Report, ranks: Sequence[RankFacts | None], disagree: bool, *, as_recorded: bool) -> None:
-    """Adds the verdict, and the findings, also as a table with the verdict as its note; NaN where no gain is known."""
+def _judge(report: Report, ranks: Sequence[RankFacts | None], disagreements: list[str], *, as_recorded: bool) -> None:
+    """Adds the verdict, and the findings, also as a table with the verdict as its note; NaN where no gain is known.
+    Where there are no `disagreements` of ranks yet, it adds those that their calls show.
+    """
     try:
         job = analyses.job_of(ranks, report.tables, as_recorded=as_recorded)
     except DataError as error:
@@ -266,7 +268,8 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None], disagree: bool, *,
         return
     if job is None:
         return
-    job.lost_work = job.lost_work or DISAGREEING * disagree
+    disagreements += [] if disagreements else job.work.members.disagreements
+    job.lost_work = job.lost_work or DISAGREEING * bool(disagreements)
     report.notes += job.work.members.decisions
     report.findings, report.recording = analyses.find(job), job.recording
     if job.recording and not report.is_of_recording:

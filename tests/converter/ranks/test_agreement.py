@@ -18,6 +18,7 @@ from execgraph.converter.ranks import (
     common_sizes,
     communication_summary,
     compute_instead,
+    contradictions,
     lacks_members,
     matched_calls,
     measured_times,
@@ -398,13 +399,16 @@ def test_what_lacks_a_partner_is_computed() -> None:
 # When ranks and nodes began
 
 
-def begins(ranks, *rows, kind=int(CollectiveType.ALL_REDUCE), messages=()):
+def calls_of(*rows, kind=int(CollectiveType.ALL_REDUCE), messages=()):
     types = [SEND if is_message else COLL for is_message in messages or [kind < 0] * len(rows)]
-    calls = Calls.of(
+    return Calls.of(
         Call(0, type_, kind=kind, rank=rank, matched=matched, start_ns=start, end_ns=end)
         for type_, (rank, matched, start, end) in zip(types, rows, strict=True)
     )
-    return begin_of_ranks(ranks, calls).tolist()
+
+
+def begins(ranks, *rows, **more):
+    return begin_of_ranks(ranks, calls_of(*rows, **more)).tolist()
 
 
 def shared(later: int, match: int = 5, lasts: int = 100) -> tuple[Row, Row]:
@@ -431,6 +435,33 @@ BEGINS: dict[str, tuple[Sequence[Row], list[int]]] = {
     "nobody shares anything": ((), [0, 0]),
     "twice in a match says nothing of others": (((0, 5, 0, 100), (0, 5, 0, 30), (1, 5, 0, 60)), [0, 40]),
 }
+
+
+def ended(*ends_us: tuple[int, int], lasts: int = 400) -> list[Row]:
+    """Collectives that rank 0 and rank 1 ended then, the last of them to come after so many µs."""
+    return [
+        (rank, match, (end - lasts) * 1000, end * 1000)
+        for match, ends in enumerate(ends_us)
+        for rank, end in enumerate(ends)
+    ]
+
+
+APART: dict[str, tuple[list[Row], str]] = {
+    "a clock that is fast": (ended((1000, 900), (2000, 1800), (3500, 3150), (5000, 4500)), "1 ran 0.9 times as fast as"),
+    "half the length of one rank": (ended((1000, 800), (2000, 1900), (3000, 2700), (4000, 3990), lasts=200), "offset of their clocks:"),
+    "two runs": (ended((1000, 1000), (9000, 3000), (10_000, 4000), lasts=50), "up to 6.00 ms apart"),
+    "nothing, if the last was not late": (ended((1000, 900), (2000, 1910), (3500, 3380), (5000, 4890)), ""),
+    "nothing, if clocks drift as they do": (ended(*((end, end * 10_001 // 10_000) for end in range(0, 10**7, 10**6))), ""),
+    "nothing, by two collectives": (ended((1000, 900), (9000, 4500)), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", APART)
+def test_clocks_that_no_offset_explains_are_named_and_align_nothing(case: str) -> None:
+    rows, told = APART[case]
+    lines = contradictions(calls_of(*rows), [0, 1])
+    assert len(lines) == bool(told) and all(told in line for line in lines)
+    assert (begins(2, *rows) == [0, 0]) is bool(told)
 
 
 @pytest.mark.parametrize("case", BEGINS)
