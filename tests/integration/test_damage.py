@@ -26,7 +26,7 @@ from execgraph.tools.job import BuildOptions, build, rank_building, scale
 from execgraph.tools.job.building import RankTask
 from execgraph.tools.report import write_csv
 from support.builder.timeline import TraceBuilder
-from support.damages import DAMAGES, DEVICE, HOST, PAGE, Damage, link_damaged, link_undamaged, page, sample
+from support.damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, page_rows, sample, shown
 from support.generated import here
 
 HARMLESS = {
@@ -81,7 +81,7 @@ def test_strict_refuses_damage_and_nothing_else(damage: Damage) -> None:
 
 
 def test_the_table_of_damages_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: PYTHONPATH=tests python -m support.damages"
+    assert shown(of_damage=True) == page_rows(), "write it anew: PYTHONPATH=tests python -m support.contradictions"
 
 
 def test_there_are_many_kinds_of_damage() -> None:

@@ -1,6 +1,6 @@
 """Well-formed traces and graphs that contradict themselves, made of the sample job, and what commands say of them.
 
-PYTHONPATH=tests python -m support.contradictions writes it into docs/contradictions.md.
+PYTHONPATH=tests python -m support.contradictions writes it into docs/damage.md, with what support.damages has.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from execgraph.tools.commands import (
 )
 from execgraph.tools.sync_records_advice import UNRECORDED_WAITS
 
-from support.damages import inside
-from support.folders import DATA, DOCS, with_rows
+from support import damages
+from support.damages import HEAD, PAGE, grouped, inside, short
+from support.folders import DATA, with_rows
 
-PAGE = DOCS / "contradictions.md"
 SAMPLE = DATA / "training"
 Trace = dict[str, Any]
 Files = dict[str, Trace]
@@ -462,34 +462,30 @@ def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def page() -> str:
-    """The page of contradictions, with its tables as they should be."""
-    of_traces, of_graphs = (
-        f"| what is wrong | noticed by | what is said{more} |" for more in (", or why nothing can be", "")
-    )
-    return with_rows(PAGE, {of_traces: map(_row, TRACES), of_graphs: map(_graph_row, GRAPHS)})
+def page_rows() -> list[str]:
+    """The rows of the table of docs/damage.md that are about contradictions."""
+    traces = (("traces", lie.what, f"not noticed: {lie.why}" if lie.why else _answer(lie)) for lie in TRACES)
+    graphs = (("graph", lie.what, _graph_answer(lie)) for lie in GRAPHS)
+    return grouped([*traces, *graphs])
 
 
-def _row(lie: Lie) -> str:
+def _answer(lie: Lie) -> str:
     said = said_of(lie)
-    if lie.why:
-        return f"| {lie.what} | nobody | {lie.why} |"
-    disagreements = [line for line in said.build if "ranks disagree" in line and "reversed" in lie.what]
-    commands = {"trace-link": said.link, "trace-diagnose": said.diagnose, "trace-build": said.build}
-    noticed = ", ".join(f"`{command}`" for command, lines in commands.items() if lines)
-    what = [line.removeprefix("note ") for line in said.link] + [line.split(": ", 1)[1] for line in disagreements]
-    return f"| {lie.what} | {noticed} | {_cell(what)} |"
+    disagreements = [
+        line.split(": ", 1)[1] for line in said.build if "ranks disagree" in line and "reversed" in lie.what
+    ]
+    return ", ".join(dict.fromkeys(f"`{short(line)}`" for line in [*said.link, *disagreements])).replace("|", "\\|")
 
 
-def _graph_row(lie: GraphLie) -> str:
-    notes = notes_on(lie)
-    commands = dict.fromkeys(command.split(" ")[0] for command, lines in notes.items() if lines)
-    what = [line.removeprefix("trace-replay: note: ") for line in notes["trace-replay"]]
-    return f"| {lie.what} | {', '.join(f'`{command}`' for command in commands)} | {_cell(what)} |"
+def _graph_answer(lie: GraphLie) -> str:
+    """What is wrong, and what the commands do then."""
+    (line,) = notes_on(lie)["trace-replay"]
+    return f"`{short(line)}`: {line.split('; ')[1].removesuffix(', write the graph again')}"
 
 
-def _cell(lines: list[str]) -> str:
-    return "<br>".join(line.replace("|", "\\|") for line in lines)
+def page() -> str:
+    """The page of damage and contradictions, with its table as it should be."""
+    return with_rows(PAGE, {HEAD: [*damages.page_rows(), *page_rows()]})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Kinds of damage, each made on a real pair of traces, and what trace-link says of it.
 
-PYTHONPATH=tests python -m support.damages writes them into docs/damage.md.
+The first rows of the table of docs/damage.md; support.contradictions has the others, and writes all.
 """
 
 import contextlib
@@ -11,16 +11,18 @@ import os
 import random
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import zstandard
 from execgraph.schema.io.files import ZSTD_MAGIC
+from execgraph.schema.reasons import Reason
 from execgraph.tools.commands import trace_link
 
-from support.folders import DATA, DOCS, with_rows
+from support.folders import DATA, DOCS
 
 PAGE = DOCS / "damage.md"
 SAMPLE = DATA / "compiled"
@@ -264,25 +266,58 @@ def inside(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-DECODER_SAYS = re.compile(
-    r"(?<=the first at byte )(\d+): .*|(?<=is damaged )\(.*\)|(?<=the rest does not )\(.*\)|(?<=on cannot be read )\(.*\)"
-)
+# the table of docs/damage.md
+
+HEAD = "| what is wrong | what commands do and say |"
+FOLLOWS = (
+    Reason.DEVICE_ONLY_OPS, Reason.MISNAMED_OPS, Reason.ODD_OPS, Reason.HOST_OPS_WITHOUT_TIMES, Reason.HOST_OPS_OUTSIDE,
+    Reason.OPS_OUTSIDE, Reason.SHORTENED_OPS,
+)  # fmt: skip
+"""What is counted because rows are missing, and says nothing of the damage."""
+
+
+IN_BRACKETS = re.compile(r" \([^()]*(?:\([^()]*\)[^()]*)*\)")
+ENDS = re.compile(r" \(|; |: |, (?:and|by|it begins|the first|though) ")
+NUMBER_OR_FILE = re.compile(r"\w+\.json|(?<![\w.-])(?!0\b)\d[\d.,]*(?<![,.])")
+
+
+def short(line: str) -> str:
+    """What a line says is wrong: its first clause, without numbers, files and what is in brackets."""
+    text = re.sub(r"^(trace-\w+: )?((note|error):|note|oddities|dropped) (\S+\.(json|et):? )?", "", line)
+    text = ENDS.split(IN_BRACKETS.sub("", text))[0]
+    text = re.sub(r"^\d+ (?!of)", "", re.sub(r"\b(device events|host nodes)\b", "rows", text))
+    return NUMBER_OR_FILE.sub("…", text)
 
 
 def said_of(damage: Damage) -> str:
-    """What is new in what trace-link says, in one cell of a table, without the words of decoders, which change."""
-    usual = link_undamaged().lines
-    lines = [DECODER_SAYS.sub(r"\1 …", line) for line in link_damaged(damage).lines if line not in usual]
-    return "<br>".join(line.replace("|", "\\|") for line in lines) or "–"
+    """What is new in what trace-link does and says, in short."""
+    said, usual = link_damaged(damage), link_undamaged()
+    consequences = tuple(f" {reason.value}" for reason in FOLLOWS)
+    news = [line for line in said.lines if line not in usual.lines and not line.endswith(consequences)]
+    texts = dict.fromkeys(f"`{short(line)}`" for line in news if not line.startswith("host ops "))
+    used = "all ops used" if said.matched == usual.matched else "refused" if said.exit else "some ops used"
+    return ": ".join(filter(None, (used, ", ".join(texts)))).replace("|", "\\|")
 
 
-def page() -> str:
-    """The page of damages, with its table as it should be."""
-    found = {damage: link_damaged(damage) for damage in DAMAGES}
-    kept = {damage: "refused" if said.exit else str(said.matched) for damage, said in found.items()}
-    cells = ((Path(damage.file).stem, damage.what, kept[damage], said_of(damage)) for damage in DAMAGES)
-    return with_rows(PAGE, {"| file | damage | kept | what is said |": (f"| {' | '.join(row)} |" for row in cells)})
+def grouped(said: Iterable[tuple[str, str, str]]) -> list[str]:
+    """A row for each answer, with all of which it is said: the kind of file, what is wrong with it, and the answer."""
+    answers = defaultdict[str, defaultdict[str, list[str]]](lambda: defaultdict(list))
+    for kind, what, answer in said:
+        answers[answer][kind].append(what)
+    whats = (
+        ("; ".join(f"{kind}: {'; '.join(of)}" for kind, of in kinds.items()), answer)
+        for answer, kinds in answers.items()
+    )
+    return [f"| {what} | {answer} |" for what, answer in whats]
 
 
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+def page_rows() -> list[str]:
+    """The rows of the table that are about damage."""
+    return grouped((f"{Path(damage.file).stem} trace", damage.what, said_of(damage)) for damage in DAMAGES)
+
+
+def shown(of_damage: bool) -> list[str]:
+    """The rows that the page has: those of damage, or the others."""
+    below = PAGE.read_text(encoding="utf-8").split(f"{HEAD}\n|---|---|\n")[1]
+    table = below.split("\n\n")[0].splitlines()
+    return [row for row in table if row.startswith(("| device trace: ", "| host trace: ")) is of_damage]
