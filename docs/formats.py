@@ -1,6 +1,7 @@
-"""Writes docs/graph.md, docs/linked-trace.md and docs/kernel-work.md: python docs/formats.py
+"""Writes docs/graph.md, docs/linked-trace.md, docs/kernel-work.md and a list in docs/summary-lines.md.
 
-The tables are those of the code; their words are in graph_words.py, kernel_words.py and linked_words.py.
+The tables are those of the code; their words are in graph_words.py, kernel_words.py, linked_words.py and
+counted_words.py. Run it so: python docs/formats.py
 """
 
 import re
@@ -18,11 +19,12 @@ from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.codec import FORMAT_VERSION
 from execgraph.schema.graph.nodes import ATTRIBUTES, CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
-from execgraph.schema.reasons import Counts
+from execgraph.schema.reasons import WORDS as REASONS, Counts
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
+from counted_words import COUNTED, Meanings  # noqa: E402
 from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES, Where  # noqa: E402
 from kernel_words import DEVICES, FAMILIES, FamilyWords  # noqa: E402
 from linked_words import ACTIVITIES, KNOWN_BY, OPS, RECORDS, Member, Record  # noqa: E402
@@ -117,7 +119,8 @@ arrivals before its own end count.
 
 **Clocks** of machines differ, so `base_time_ns` is not used. The offset between two ranks is the median difference
 between their ends of shared collectives, limited so that no member ends a collective that another has not begun.
-Messages decide for ranks without a shared collective; ranks that share nothing begin together.
+Messages decide for ranks without a shared collective; ranks that share nothing, or whose ends no offset explains, begin
+together.
 
 ## The JSON form
 
@@ -286,6 +289,21 @@ def short_names(names: list[str]) -> str:
     return " ".join(code(name + "[_]" * (f"{name}_" in short)) for name in short if name not in in_place)
 
 
+def summary_lines() -> str:
+    """docs/summary-lines.md, in which the list of what is counted is made anew."""
+    text = (DOCS / "summary-lines.md").read_text(encoding="utf-8")
+    lists = (f"### Under `{title}`\n\n{items(counted(meanings))}\n\n" for title, meanings in COUNTED.items())
+    before, behind = text[: text.index("### Under `")], text[text.index("## The tables of ") :]
+    return f"{before}{''.join(lists)}{behind}"
+
+
+def counted(meanings: Meanings) -> Iterable[tuple[str, str]]:
+    """Names of what is counted and what they mean, those that say it themselves behind a word that says so."""
+    for reasons, meaning in meanings.items():
+        names = ", ".join(code(REASONS[reason].replace("{}", "…")) for reason in reasons)
+        yield (names, meaning) if meaning else ("As they say", names)
+
+
 def page(title: str, about: str, sections: dict[str, str]) -> str:
     return f"# {title}\n{about}\n" + "\n".join(f"## {head}\n\n{text}\n" for head, text in sections.items())
 
@@ -352,7 +370,12 @@ def table(head: str, rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, row))} |" for row in (columns, ["---"] * len(columns), *rows))
 
 
-PAGES = {"graph.md": graph, "linked-trace.md": linked_trace, "kernel-work.md": kernel_work}
+PAGES = {
+    "graph.md": graph,
+    "linked-trace.md": linked_trace,
+    "kernel-work.md": kernel_work,
+    "summary-lines.md": summary_lines,
+}
 
 if __name__ == "__main__":
     for name, made in PAGES.items():

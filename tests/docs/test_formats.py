@@ -33,12 +33,14 @@ from execgraph.schema.graph import (
 )
 from execgraph.schema.io import open_input
 from execgraph.schema.linked import LinkedTrace, Provenance, write_linked
+from execgraph.schema.reasons import MENDED, Reason
 from execgraph.tools.generate import DEFAULT, Machine, build_job, simulate, write_traces
 from support.folders import DATA, ROOT
 
 DOCS = ROOT / "docs"
 PAGES: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "formats.py"))["PAGES"]
 
+from counted_words import COUNTED  # noqa: E402
 from graph_words import DELAY_CAUSES, KINDS, MEANINGS, METADATA, TYPES, Where  # noqa: E402
 from linked_words import ACTIVITIES, KNOWN_BY, OPS, RECORDS  # noqa: E402
 
@@ -251,3 +253,18 @@ def test_ops_and_activities_have_the_members_that_the_table_gives_them() -> None
     for is_activity, kind in ((False, OPS), (True, ACTIVITIES)):
         keys = {key for file in linked_files() for one in file["nodes"] if ("cat" in one) is is_activity for key in one}
         assert keys <= {member.name for member in node.members if member.of in ("", kind)}
+
+
+# What is counted
+
+ELSEWHERE = MENDED | {
+    Reason.ACTIVITIES_OF_ZERO_LENGTH, Reason.OPS_OUTSIDE_HOST_WINDOW, Reason.OPS_NOT_IN_DEVICE_TRACE,
+    Reason.OPS_OF_TWO_NAMES, Reason.SYNC_RECORDS, Reason.EVENT_RECORDS, Reason.UNKNOWN_DTYPES, Reason.OTHER,
+}  # fmt: skip
+"""Reasons that the page explains together or in a line of their own, and those of trace-diagnose alone."""
+
+
+def test_everything_that_is_counted_is_explained_once() -> None:
+    explained = [reason for meanings in COUNTED.values() for reasons in meanings for reason in reasons]
+    assert len(explained) == len(set(explained)) > 80
+    assert set(explained) == set(Reason) - ELSEWHERE

@@ -14,7 +14,7 @@ An activity is *communication* by its recorded arguments or as a kernel of a com
 copies or sets memory, whoever records it (ROCm's runtime does so by kernels, `__amd_rocclr_copyBuffer`, MTIA by DMA
 requests), else *computation*.
 
-docs/tables.md says what the rows and columns of each table are.
+docs/summary-lines.md says what the rows and columns of each table are.
 """
 
 from collections.abc import Iterable, Sequence
