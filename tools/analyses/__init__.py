@@ -1,20 +1,7 @@
-"""Analyses of linked traces and execution graphs of one or many ranks: tables of what the run spent its time on, and
-rules that find what holds it up.
-
-`analyse` runs all analyses, or some by name, rank after rank: ranks may come from a generator, only what an analysis
-needs of a rank is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes
-two runs. A rank comes from its traces, `read_rank`, or from its graph alone, `rank_of_graph`. `find` and `verdict` look
-at a job, `job_of`: its ranks, reduced to what is needed, with their replay.
+"""Analyses of linked traces and execution graphs, as tables of what a run spent its time on, and rules for findings.
 
 Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Moments (`start`, `ts`) count from the first
-start of the rank, as its timeline does. Tables of single ranks have a column `rank`; `device` and `stream` are added
-where rows differ by them: two processes that both call their device 0 stay two.
-
-An activity is *communication* by its recorded arguments or as a kernel of a communication library, *memory* if it
-copies or sets memory, whoever records it (ROCm's runtime does so by kernels, `__amd_rocclr_copyBuffer`, MTIA by DMA
-requests), else *computation*.
-
-docs/summary-lines.md says what the rows and columns of each table are.
+start of the rank, as its timeline does. docs/summary-lines.md says what the rows and columns of each table are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,11 +42,9 @@ def analyse(
     options: AnalysisOptions | None = None,
     on_progress: OnProgress = unseen,
 ) -> dict[str, Table]:
-    """Returns the tables of all analyses, or of those named in `only`, by name and in their order, details among them.
+    """Returns the tables of all analyses, or of those in `only`, by name, with details; ranks are taken one by one.
 
-    Ranks are taken one after the other, none is kept; `on_progress` is called for each analysis of each.
-
-    Raises ValueError for a name that no analysis has, and without any rank.
+    Calls `on_progress` for each analysis of each rank. Raises ValueError for an unknown name, and without any rank.
     """
     options = options or AnalysisOptions()
     names = {analysis.name for analysis in ANALYSES}

@@ -1,9 +1,7 @@
-"""Each collective over all its ranks: latency, start skew, straggler, bandwidth, who waits for whom, how much of it is
-exposed, and which ranks did not record it.
+"""Each collective over all its ranks: latency, skew, straggler, bandwidth, waits, exposed time, and what is missing.
 
-Members of a collective without a root all end at the same time. So the last one to arrive has the shortest duration,
-and each other member waits for the difference of durations, whatever the ranks' clocks show. Starts are compared on the
-traces' own clocks, which agree only within one machine.
+Members of a collective without a root all end at the same time, so that each waits for the last one by the difference
+of their durations. Starts are compared on the traces' own clocks, which agree only within one machine.
 """
 
 from collections import Counter, defaultdict
@@ -40,10 +38,9 @@ PARTS_OF_ALL = (*OF_ALL_MEMBERS, CollectiveType.ALL_TO_ALL, CollectiveType.GATHE
 
 @dataclass(frozen=True, slots=True)
 class Arrivals(Calls):
-    """Calls in order of issue, in ns since the epoch if it was recorded, as an analysis sees them.
+    """Calls in order of issue, in ns since the epoch if it was recorded; `bytes` are as nccl-tests count them.
 
-    `exposed` is the part of the duration in which the rank's device computes nothing, -1 without kernels. There are
-    `members` and `bytes` as nccl-tests count them, and the recorded name, dtype and splits.
+    `exposed` is the part of the duration in which the rank's device computes nothing, -1 without kernels.
     """
 
     exposed: Int64
@@ -60,9 +57,9 @@ class Arrivals(Calls):
 
 
 class Collectives(NamedTuple):
-    """The arrivals of all ranks, in groups by collective, in the order of their first arrivals, with the `labels` and
-    the process group of each. `last` is the row of the arrival that came last to each collective, `ends_together`
-    whether that ends only after all arrived.
+    """The arrivals of all ranks, grouped by collective, in the order of their first arrivals.
+
+    `last` is the row of the last arrival at each, `ends_together` whether a collective ends only after all arrived.
     """
 
     arrivals: Arrivals
@@ -154,20 +151,13 @@ def match_collectives(ranks: Sequence[int], of_ranks: Sequence[Arrivals]) -> Col
 
 
 def group_label(group: Group) -> str:
-    """Returns the group's name and its members, runs of ranks shortened.
-
-    >>> group_label(Group("0-3,8", "tp"))
-    'tp (0-3, 8)'
-    """
+    """Returns the group's name and its members: `tp (0-3, 8)`."""
     ranks = ranges(ranks_of(group.ranks), shortest=2)
     return f"{group.name} ({ranks})".strip() if ranks else group.name
 
 
 def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
-    """Returns a row for each collective, and who waits for whom, exposed time, all-to-alls and what is missing.
-
-    A single arrival has no skew, and its straggler is -1.
-    """
+    """Returns a row for each collective, and the tables of details; a single arrival has no skew, and straggler -1."""
     ranks, unmatched, of_ranks = zip(*parts, strict=True)
     collectives = match_collectives(ranks, of_ranks)
     groups, arrivals = collectives.groups, collectives.arrivals
@@ -266,9 +256,7 @@ def _by_group(collectives: Collectives, note: str) -> Table:
 
 
 def _waits(collectives: Collectives, note: str) -> tuple[Table, Table]:
-    """Returns for each rank how long it waited, how long others waited for it, and how often it arrived last; and for
-    each pair of ranks how long one waited for the other, which arrived last, the longest first.
-    """
+    """Returns how long each rank waited and was waited for, and how long one rank of each pair waited for the other."""
     number, arrivals = collectives.groups.number, collectives.arrivals
     last = collectives.last[number]
     # the arrivals that waited for a later one

@@ -1,5 +1,4 @@
-"""The critical path of the job, which its length consists of, piece by piece, the error of the replay behind it, how
-long each step took and what limited it, and how much several changes would shorten the run.
+"""The critical path of the job, the error of the replay behind it, the length of steps, and gains of several changes.
 
 All ranks are replayed together, as trace-replay does it, so the path goes from rank to rank through what they share.
 """
@@ -156,9 +155,7 @@ def reliability(replay: Replay) -> str:
 
 
 def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording: Recording | None = None) -> Table:
-    """Returns the makespan over all ranks with each change alone and with all of them, without a profiler where the
-    `recording` tells how that is. Each row is a replay; the note says how reliable replays are, and of which run.
-    """
+    """Returns the makespan with each change alone and with all of them, without a profiler if it is known."""
     if not graphs:
         return Table(WHAT_IF, CHANGED_RUN, [], "no graph was made, so nothing can be replayed")
     changes: dict[str, Sequence[Scale]] = {scale.spec: [scale] for scale in scales}

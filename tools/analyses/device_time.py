@@ -1,12 +1,7 @@
-"""What each device spent the time on: busy or idle, by class and kernel, its communication exposed or hidden, and why
-its streams were idle; and its launches: the host's time for each call, the device's time for its work, the delay
-between them, and the sequences of kernels that operators launch again and again.
+"""What each device spent the time on, why its streams were idle, what launches cost, and recurring series of kernels.
 
-A gap is the time from the latest end of the earlier activities on a stream to the start of the next. It is *host wait*
-if the launch call began after that end, else *kernel wait* if it is short, else *other*, with its cause if known.
-
-Any runtime or driver call that owns activities is a launch. A graph is one launch with many activities; its device time
-is that of their union. There is also a histogram of kernel durations, as short kernels are often not worth a launch.
+A gap is the time from the latest end of earlier activities on a stream to the start of the next. It is *host wait* if
+the launch call began after that end, else *kernel wait* if it is short, else *other*. A graph is one launch.
 """
 
 from collections.abc import Sequence
@@ -39,8 +34,9 @@ ARROW = " → "
 
 
 class DeviceTimes(NamedTuple):
-    """How long (ns) each set of classes ran at once on each device with activities, in `by_set` a column for each, with
-    a bit for each class; in column 0 the time between the first start and the last end in which nothing ran.
+    """How long (ns) each set of classes ran at once on each device; a column's number has a bit for each class.
+
+    Column 0 is the time between the first start and the last end in which nothing ran.
     """
 
     device: Int64
@@ -159,10 +155,7 @@ kernel_duration_distribution = Analysis(
 
 @per_rank
 def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
-    """Returns why each stream was idle: the host was late, the kernel launch took time, or other reasons.
-
-    Only *other* gaps have a cause. An event wait goes before a host sync.
-    """
+    """Returns why each stream was idle; only *other* gaps have a cause, and an event wait goes before a host sync."""
     linked, activities, lost = rank.linked, rank.linked.activities, lost_work(rank.linked)
     streams = streams_of(activities)
     order = columns.sequence(rank.intervals, streams.number)
@@ -212,7 +205,7 @@ def _awaited_activities(linked: LinkedTrace, row: Rows, free_from: Int64) -> Row
 
 
 def _behind_host_sync(linked: LinkedTrace, row: Rows, free_from: Int64) -> Bool:
-    """Returns which gaps are due to a blocked host, which launched only after it returned from a wait.
+    """Returns which gaps are due to a host that launched only after it returned from a wait.
 
     That is the launch call itself if it waits, as copies may; without one, any blocking call that returned in the gap.
     """
@@ -298,11 +291,9 @@ def _short_kernels(rank: RankTrace) -> Table:
 
 
 class Patterns(NamedTuple):
-    """Operators and the kernels that each launched, and groups of those with the same sequence of kernels.
+    """Operators and the kernels that each launched, and groups of those of one name with the same sequence of kernels.
 
-    `op_row` has the operators, `groups` those of one name that launched kernels of the same names in the same order.
-    Of each group there are the codes of these names, `kernels`, and the time (ns) of all its kernels, `device_time`.
-    `longer` counts the operators of more than `longest_pattern` kernels, which are left out.
+    `kernels` are the codes of names, `longer` counts the operators of more than `longest_pattern` kernels, left out.
     """
 
     op_row: Rows
@@ -315,8 +306,7 @@ class Patterns(NamedTuple):
 def patterns_of(rank: RankTrace, options: AnalysisOptions) -> Patterns:
     """Returns what each op whose name contains `options.operator` launched with its subtree.
 
-    Annotations do not count as operators, nor do ops within an op of the same name, as dispatched again. Besides
-    sorting, linear in the activities times the number of operators that enclose each.
+    Annotations do not count as operators, nor do ops within an op of the same name, as dispatched again.
     """
     tree, ops, activities = rank.tree, rank.linked.ops, rank.linked.activities
     # in the order of launch calls, or of ops where the call is unknown

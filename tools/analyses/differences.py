@@ -1,8 +1,7 @@
-"""Two runs compared: how long they and their steps took and what that time was spent on, by name and shape, by call
-path, which shows where a kernel was moved or fused, and by module.
+"""Two runs compared: how long they and their steps took, and for what, by name and shape, call path and module.
 
-Runs may have any number of ranks, which are read one by one and summed. Times of ops and calls are host time, of
-kernels device time. Runs of different numbers of steps are compared by what a step has.
+Ranks of a run are summed. Times of ops and calls are host time, of kernels device time. Runs of different numbers of
+steps are compared by what a step has.
 """
 
 import re
@@ -41,12 +40,10 @@ CallTreeNode = tuple[int, str, str]
 
 
 class RunTotals:
-    """The sums of one run over its ranks: counts, and device time and host time in ns, of `work` by node of the call
-    tree and shape, and of `modules` by path; and what the lengths of its ranks were spent on, `parts`.
+    """The sums of one run over its ranks: `work` by node of the call tree and shape, `modules` by path, times in ns.
 
-    The numbers of the tree's nodes, `nodes`, are shared by the runs that are compared. `runs` and `steps` are the
-    lengths of ranks and steps, `step_without_profiler` is 0 where no rank knows it, as is by how many % such steps
-    differ, `noise`; `data_without_profiler` is how long such a step waits for data, -1 where that is not known.
+    The runs that are compared share the numbers of `nodes`. `step_without_profiler` is 0 where no rank knows it, and
+    `noise` by how many % such steps differ; `data_without_profiler` is how long they wait for data, -1 if unknown.
     """
 
     def __init__(self, nodes: Interner[CallTreeNode], ranks: Iterable[RankTrace]) -> None:
@@ -144,9 +141,7 @@ def _add(sums: defaultdict[Key, list[float]], keys: Iterable[Key], *columns: npt
 def _side_by_side(
     keys: Sequence[Key], a: Sums[Key], b: Sums[Key], steps: Sequence[float] = ()
 ) -> list[npt.NDArray[Any]]:
-    """Returns the counts, the device times and the host times of both runs, or of a step of runs of so many `steps`,
-    each as rows of (a, b).
-    """
+    """Returns counts, device times and host times as rows of (a, b), of a step where runs have so many `steps`."""
     sums = np.array([[run.get(key, (0, 0, 0)) for run in (a, b)] for key in keys]).reshape(-1, 2, 3)
     return [*np.moveaxis(np.round(sums / np.reshape(steps, (2, 1)), 3) if steps else sums, 2, 0)]
 
@@ -160,8 +155,7 @@ def _steps_of_both(a: RunTotals, b: RunTotals) -> list[float]:
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
     """Compares ops, runtime calls and kernels of two runs (a: `before`, b: `after`), the largest difference first.
 
-    The detail `trace_diff_runs` compares the runs and their steps as a whole, `trace_diff_tree` has a row for each call
-    path of either run, depth first, `trace_diff_modules` a row for each module.
+    Details compare the runs and their steps as a whole, call paths, depth first, and modules.
     """
     nodes = Interner[CallTreeNode]()
     a, b = RunTotals(nodes, before), RunTotals(nodes, after)
@@ -193,11 +187,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
 def _compared(
     counts: npt.NDArray[Any], compared: npt.NDArray[Any], is_changed: bool = True, **times: npt.NDArray[Any]
 ) -> Columns:
-    """Returns the columns of both runs: counts, times (ns), and the difference of what is compared.
-
-    With `is_changed` a column says what is only in one run, and of the rest whether it became slower or faster, or,
-    where that is most of the difference, ran more or fewer times.
-    """
+    """Returns counts, times (ns), and the difference of what is compared; with `is_changed` also the kind of change."""
     difference = compared[:, 1] - compared[:, 0]
     by_count = np.diff(counts)[:, 0] * compared[:, 0] / np.maximum(counts[:, 0], 1e-9)
     is_count = 2 * by_count * np.sign(difference) > np.abs(difference)
@@ -240,10 +230,7 @@ def _tree(keys: Sequence[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
 
 
 def _modules(a: RunTotals, b: RunTotals) -> Table:
-    """Returns a row for each module of either run, including the modules in it, depth first.
-
-    The difference is of device time, or of host time if nothing ran on a device.
-    """
+    """Returns a row for each module of either run, depth first; of host time if nothing ran on a device."""
     paths = list(dict.fromkeys([*a.modules, *b.modules]))
     paths, tree = module_tree(paths if any(paths) else [])
     self_sums = _side_by_side(paths, a.modules, b.modules, _steps_of_both(a, b))
@@ -257,10 +244,7 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
 
 
 def _runs(a: RunTotals, b: RunTotals) -> Table:
-    """Returns a row for the step and for the run, then for their parts, the largest difference first.
-
-    Runs of different numbers of steps have no change.
-    """
+    """Returns a row for the step, the run, and their parts; runs of different numbers of steps have no change."""
     per_step = bool(a.steps and b.steps)
     before, after = (defaultdict(float, run.times(per_step)) for run in (a, b))
     both = before.keys() & after.keys()

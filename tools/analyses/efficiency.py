@@ -1,10 +1,7 @@
-"""The work of kernels: FLOP/s and bytes/s by op and shape against the device's peak, utilisation by step, and hardware
-counters (CUPTI range profiler) with the op that launched each kernel; and rules on matrix products, convolutions and
-attention that use little of what their device can do.
+"""The work of kernels: FLOP/s and bytes/s against the device's peak, utilisation by step, hardware counters, and rules.
 
-Only computation counts for efficiency: for copies and communication see counters and collectives_over_ranks. The
-profiler records one range per kernel without times, so the k-th range of a device belongs to its k-th kernel launch. If
-counts or names disagree, no range is attached to an op.
+Only computation counts for efficiency. CUPTI's range profiler records one range per kernel without times, so the k-th
+range of a device is that of its k-th kernel launch. If counts or names disagree, no range is attached to an op.
 """
 
 import re
@@ -54,9 +51,9 @@ KernelCounters = tuple[int, str, str, int, dict[str, float]]
 
 
 class _Work(NamedTuple):
-    """The rank's computing activities: their rows, the op whose work each does (-1 for none), and what they do. Of the
-    devices that ran something there are the names, "" if not recorded, and the peaks; of those that computed far
-    `beyond` their peak how many times as fast, and no peak.
+    """The rank's computing activities: their rows, the op whose work each does (-1 for none), and what they do.
+
+    `beyond` has how many times as fast as their peak devices computed that are impossibly fast; these have no peak.
     """
 
     row: Rows
@@ -173,8 +170,7 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
 def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCounters], str]:
     """Returns the counters of a rank's kernels, and why some could not be attached to ops.
 
-    The launches of a device are its recorded kernels in order, else the launch calls. Calls do not record their device,
-    so they are used only if ranges were recorded on a single device.
+    Launches are the recorded kernels, else calls, if ranges are of a single device, as calls do not record theirs.
     """
     activities, calls = rank.linked.activities, rank.linked.calls
     is_kernel = (activities.call_row >= 0) & (rank.classes != ActivityClass.MEMORY)
@@ -258,10 +254,7 @@ def _without_engines(job: Job, node: Rows, element: Int64, roof: Roofline) -> It
 
 
 def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[Finding]:
-    """Finds for each kind of products the shapes that reach much less of the peak than the best one of the kind.
-
-    Each would be as fast as that one at its own operations, unless memory limits it.
-    """
+    """Finds shapes that reach much less of the peak than the best one of their kind, unless memory limits them."""
     op, shape = job.ops.take(node), job.shapes.take(node)
     groups = groupby(op.codes, shape.codes, element)
     kind = _kinds(op)[groups.first]

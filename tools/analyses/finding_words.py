@@ -1,7 +1,6 @@
 """The words of findings: a member for each finding, and for what several of them say, each with its templates.
 
-Rules give members, numbers and names, never words: nothing depends on these, and they are made where a finding is
-printed. In braces stand the numbers and names that a rule gives, with formats of `_Formatter`.
+Rules give members, numbers and names, never words: nothing depends on these, and they are made when printed.
 """
 
 from collections.abc import Callable, Mapping
@@ -186,9 +185,7 @@ class Sentence(NamedTuple):
 
 
 class _Formatter(Formatter):
-    """Knows, beside Python's formats, those of FORMATS; "copy|copies", a number of things; "?is|are", the word alone;
-    "+ in #", a text with the value in it, or nothing for None and ""; and lists.
-    """
+    """Knows lists, FORMATS, "copy|copies" for a number, "?is|are" for the word, "+ in #" for a text or no text."""
 
     def format_field(self, value: Any, spec: str) -> str:
         if spec in FORMATS:

@@ -1,8 +1,6 @@
-"""What holds a run up, and what to try: rules over one record of the job, each with its gain by a replay; and what
-limits the run, in one sentence, or why that cannot be told.
+"""What holds a run up, and what to try, by rules over the job; and what limits the run, or why that cannot be told.
 
-A rule is a function from the `Job` to findings. Those that would gain less than 2 % are left out; the others come in
-the order of their gain, then what limits the trust in them.
+A rule is a function from the `Job` to findings. Those that would gain less than 2 % are left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,9 +58,7 @@ GPU_CALLS = ("cuda", "cu", "hip")
 
 
 def find(job: Job) -> list[Finding]:
-    """Returns what all rules find, the largest gain first, slow calls last as they may not come again, then what has no
-    gain, in the order of the rules.
-    """
+    """Returns what all rules find: the largest gain first, then slow calls, which may not recur, then no gain."""
     findings = [finding for rule in RULES for finding in rule(job)]
     gains = [finding for finding in findings if finding.gain and finding.gain.is_worth_it and not job.lost_work]
     gains.sort(key=lambda finding: (finding.what is Found.PAUSES, -(finding.gain.us if finding.gain else 0.0)))
@@ -84,10 +80,9 @@ def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
 
 
 class Verdict(NamedTuple):
-    """What limits the run, or, with `doubts`, that this cannot be told and why; it ends with `recording_cost`.
+    """What limits the run, or, with `doubts`, that this cannot be told and why.
 
-    `twice_as_fast` has a row for each class of work: how long the run takes with half its durations. A delay is no
-    work: nothing tells what would make it shorter.
+    `twice_as_fast` has how long the run takes with half the durations of each class of work. A delay is no work.
     """
 
     sentence: str

@@ -1,11 +1,7 @@
-"""Launches of CUDA and HIP graphs: tables of graphs, of their kernels by position over all launches, and of the ops
-that these were captured from, if a trace of the capture was given.
+"""Launches of CUDA and HIP graphs: tables of graphs, of their kernels, and of the ops that these were captured from.
 
-Launches that ran activities of the same names in the same order are of one graph. The activities of a launch are sorted
-by the node of the graph, if recorded, else by stream and start.
-
-During capture, launches do not run: the trace holds the calls and their ops but no kernels, and only some profilers
-(ROCm) record the kernel's name with the call. Warm-ups run the same kernels one by one, so their names are recorded.
+Launches that ran activities of the same names in the same order are of one graph. During capture launches do not run:
+the trace holds calls and ops, but only some profilers (ROCm) record kernels' names. Warm-ups run them one by one.
 """
 
 import itertools
@@ -50,10 +46,9 @@ class Attribution(NamedTuple):
 
 @per_rank
 def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
-    """Returns a row for each graph, for each position in it, and for each op behind it; O(n log n) in activities.
+    """Returns a row for each graph, for each position in it, and for each op behind it.
 
-    Where nodes of graphs are not recorded, a call launches a graph that launches several activities and says so by its
-    name: a copy may be done in several pieces, too.
+    Without recorded nodes, a call launches a graph if it has several activities, as copies have, and its name says so.
     """
     activities, calls = rank.linked.activities, rank.linked.calls
     call, node = activities.call_row, activities.graph_node
@@ -150,12 +145,10 @@ def _doubts(attributions: list[Attribution]) -> Iterator[str]:
 
 
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
-    """Finds the ops of a graph's launches in captures, in their order. O(launches of the graph and of the captures).
+    """Finds the ops of a graph's launches in captures, in their order, in time linear in both.
 
-    If both traces record graph nodes, these are compared: a node's number holds that of its graph, which changes when
-    the graph is instantiated, and its position there, which does not. Else whole captures are compared: they must have
-    as many launches of the same kinds, and of the same names if recorded. In launches outside of captures, such as
-    warm-ups, the same sequence of names is searched.
+    Recorded graph nodes are compared by their position, as each instance of a graph has its own number. Else captures
+    must have as many launches of the same kinds, and names if recorded; outside of captures names are searched.
     """
     whole = [capture.launches for capture in captures if capture.whole]
     alike = [each for each in whole if len(each) == len(graph) and all(map(_alike, graph, each))]
@@ -215,10 +208,7 @@ def read_captures(path: str) -> list[Capture]:
 
 
 def captures_of(rank: RankTrace, names: Mapping[int, str] | None = None) -> list[Capture]:
-    """Returns the captures in order of time; `names` are kernel names by id, for calls without activities.
-
-    A capture lasts from a thread's begin call to its next end call.
-    """
+    """Returns the captures, each from a thread's begin call to its next end call; `names` are kernel names by id."""
     calls = rank.linked.calls
     begin_calls, end_calls, rows = (np.flatnonzero(_named(calls.name, pattern)) for pattern in (BEGIN, END, LAUNCH))
     if not len(begin_calls):

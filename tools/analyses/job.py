@@ -1,6 +1,4 @@
-"""What the rules for findings look at and return: the record of a job, reduced to what is needed of each rank, with its
-replay; what its run would gain by a change; and a finding.
-"""
+"""What rules look at and return: the record of a job with its replay, the gain by a change, and a finding."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,20 +72,12 @@ class Gain(NamedTuple):
 
     @property
     def time(self) -> str:
-        """Says how long it is, of a step where it is known how many there are.
-
-        >>> Gain(800.0, 40.0).time, Gain(800.0, 40.0, steps=2).time
-        ('800.0 µs', '400.0 µs a step')
-        """
+        """Says how long it is, of a step where it is known how many there are: `400.0 µs a step`."""
         least = "at least " if (self.freed_pct or 0.0) > self.pct else ""
         return least + self.in_its_unit(self.us)
 
     def in_its_unit(self, us: float) -> str:
-        """Says a time of the run as `time` does.
-
-        >>> Gain(800.0, 40.0, steps=2).in_its_unit(900.0)
-        '450.0 µs a step'
-        """
+        """Says a time of the run as `time` does."""
         return f"{time_text(us / max(self.steps, 1))}{' a step' if self.steps else ''}"
 
     @property
@@ -148,12 +138,10 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class RankFacts:
-    """Of each node of a rank's graph: whether it runs while the loop gets the next batch, its op (of a host node the
-    outermost one of PyTorch, of a kernel the one whose work it does), the shapes of that op's inputs, and the Python
-    function that called it, null where they are not known.
+    """What is known of each node of a rank's graph, null where it is not.
 
-    `step_starts` are the marks of steps, on the clock of the graph's host nodes, `dropped` what is missing in the graph
-    by reason, `recorded_ops` how many ops the host trace holds, `lost_work` what lacks of devices' work or launches.
+    `op` is for a host node the outermost op of PyTorch, for a kernel the one whose work it does.
+    `step_starts` are on the clock of the graph's host nodes, `recorded_ops` counts those of the host trace.
     """
 
     rank: int
@@ -208,18 +196,11 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
 
 @dataclass(eq=False)
 class Job:
-    """The ranks of a run, the tables of its analyses, and the replay of all ranks together as they were recorded.
+    """The ranks of a run, its tables, as recorded, and the replay of all ranks, without a profiler where that is known.
 
-    Where it is known how long a step takes without a profiler, `replay` is of the run without one; else it is as
-    recorded, too. Tables are as recorded.
-
-    `work` are the nodes of all ranks, rank after rank: of each there are the position of its rank in `ranks`,
-    `rank_of_node`, its name, and by `names`, `ops`, `shapes`, `functions` and `in_loader` what RankFacts say. The run
-    takes `length_us`, and took `recorded_us` while it was recorded. As far as that was recorded, the job had
-    `world_size` ranks, of which `absent` are not there. `launches` says which dependencies are from a host node to what
-    it launched. `unrecorded` are the devices of a job none of whose activities was recorded. On the critical path
-    `path_us` is the time by kind, the longest first; no dependency explains `unexplained_us` of it. `lost_work` is what
-    some traces lack of the work of devices; then nothing shows what would make the run shorter.
+    The nodes of `work` are those of all ranks, rank after rank, `rank_of_node` are positions in `ranks`. The run takes
+    `length_us`, and took `recorded_us` while it was recorded. `launches` are dependencies on a launching host node.
+    None of the activities of `unrecorded` devices was recorded; with `lost_work` nothing tells what would be shorter.
     """
 
     ranks: list[RankFacts]
@@ -270,9 +251,7 @@ class Job:
         return self.ranks[position].rank if len(self.ranks) > 1 else None
 
     def gain(self, factor: Floats, removed: Bool | None = None, of_host_delays: float = 1.0) -> Gain:
-        """Returns by how much sooner the run would end with each node's duration, and all host delays, multiplied by a
-        factor, then without the dependencies that are `removed`.
-        """
+        """Returns how much sooner the run ends with durations times factors, then without `removed` dependencies."""
 
         def makespan(run: Workload) -> int:
             work = replays.scale_nodes(run, factor, of_host_delays)
@@ -303,11 +282,7 @@ class Job:
 
 
 def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table], *, as_recorded: bool = False) -> Job | None:
-    """Returns the job of these ranks, with the run without a profiler where that is known, or as recorded; None if
-    nothing in their graphs takes time.
-
-    Raises DataError if they cannot be replayed together.
-    """
+    """Returns the job of these ranks, None if nothing takes time; raises DataError if they cannot run together."""
     present = [rank for rank in ranks if rank is not None]
     if not present:
         return None

@@ -30,9 +30,7 @@ TableT = TypeVar("TableT", Ops, Calls, Activities)
 
 
 class Shares(NamedTuple):
-    """Modules or functions in the order of their first starts, "" for none, with sums of their own: device time (ns),
-    operations, critical path (ns), host time (ns), ops and activities. Unknown sums are NaN.
-    """
+    """Modules or functions in the order of first starts, "" for none, with their own sums (ns), NaN if unknown."""
 
     label: list[str]
     device: Floats
@@ -44,9 +42,7 @@ class Shares(NamedTuple):
 
 
 def module_tree(paths: list[str]) -> tuple[list[str], Tree]:
-    """Returns these paths and those of all modules around them, each after its parent, what is outside of modules last,
-    and their tree.
-    """
+    """Returns these paths and those of all modules around them, each after its parent, OUTSIDE last, and their tree."""
     order: dict[str, int] = {}
     for prefix in (prefix for path in paths for prefix in _prefixes(path) or [""]):
         order.setdefault(prefix, len(order))
@@ -117,12 +113,10 @@ def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
 
 
 def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, annotations: bool) -> Shares:
-    """Returns the sums by `field`, which is `module` or `python_function`; without `rank` operations and the critical
-    path are unknown.
+    """Returns the sums by `field`, `module` or `python_function`; some need the `rank`.
 
-    `annotations` count as ops only where they stand for modules. The host time of a module is that of its ops without
-    the ops that they call, and of calls outside of ops. Host idle time on the critical path belongs to the innermost
-    module that contains both the op before and the op after it on the thread.
+    The host time of a module is that of its ops without the ops that they call, and of calls outside of ops. On the
+    critical path idle time belongs to the innermost module that contains the ops before and after it on the thread.
     """
     ops, calls, activities, graph = linked.ops, linked.calls, linked.activities, rank.graph if rank else None
     nodes = _node_labels(graph, field) if graph is not None else None
@@ -166,10 +160,7 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
 
 
 def _node_labels(graph: ExecutionGraph, field: str) -> Categorical | None:
-    """Returns the text of each node of the graph, None if it has none.
-
-    Idle time and annotations get the common path of the nodes before and after them on their thread.
-    """
+    """Returns the text of each node, or None; idle time and annotations get what the nodes before and after share."""
     if field not in graph.attributes:
         return None
     labels, thread = graph.texts(field), graph.integers("tid")
@@ -193,11 +184,7 @@ def _node_labels(graph: ExecutionGraph, field: str) -> Categorical | None:
 
 
 def common_path(first: str, second: str) -> str:
-    """Returns the path of the innermost module that contains both, "" for none.
-
-    >>> common_path("Net_0/Block_1/Linear_2", "Net_0/Block_1/GELU_0")
-    'Net_0/Block_1'
-    """
+    """Returns the path of the innermost module that contains both, "" for none."""
     common = [a for a, b in zip(_prefixes(first), _prefixes(second), strict=False) if a == b]
     return common[-1] if common else ""
 
@@ -205,8 +192,7 @@ def common_path(first: str, second: str) -> str:
 def with_modules(linked: LinkedTrace) -> LinkedTrace:
     """Returns the trace itself if it has modules, else with the annotations that enclose each op as its module path.
 
-    An op of the backward pass that no annotation encloses has the annotations that are open on the thread that called
-    its worker thread, else those of the forward op that it differentiates.
+    A backward op that no annotation encloses has those of the call of its thread, else of its forward op.
     """
     if linked.activities.module is not None or not len(linked.ops):
         return linked

@@ -1,9 +1,7 @@
-"""Host ops: their host time and their device time, by op, name, thread and input shapes, and what the main thread did
-in each step.
+"""Host ops: their host and device time by op, name, thread and shapes, and what the main thread did in each step.
 
-A phase of a step is known by what PyTorch records (`autograd::engine::evaluate_function`, `Optimizer.step#SGD.step`,
-`enumerate(DataLoader)#…`), or by what users name their annotations. Nested time counts once: as waiting for the device,
-else as data loading, the optimizer, forward, backward, waiting for other threads or ranks, in this order.
+A phase is known by what PyTorch records, or by what users name their annotations. Nested time counts once: as waiting
+for the device, else as data loading, the optimizer, forward, backward, waiting for threads or ranks, in this order.
 """
 
 from collections.abc import Mapping
@@ -27,18 +25,14 @@ Keys = Mapping[str, Categorical | Int64]
 
 
 def _by_kind(rank: RankTrace, row: Rows, keys: Keys) -> tuple[Groups, Bool]:
-    """Returns ops by kind, equal in all `keys`, which are columns over all ops: the groups of these rows, and which of
-    them lie in no op of their kind. Of values that include called ops only theirs add up.
-    """
+    """Returns the groups of ops equal in all `keys`, and which rows lie in no op of their group: only these add up."""
     numbers = (key.codes if isinstance(key, Categorical) else key for key in keys.values())
     kind = columns.group_ids(*(number.astype(np.int64) for number in numbers))
     return groupby(kind[row]), rank.tree.is_outermost(kind)[row]
 
 
 def device_time_of_ops(rank: RankTrace) -> tuple[Int64, Int64, Int64]:
-    """Returns for each op the device time (ns) of its own activities and of those of its subtree, and the latter's
-    number. O(n).
-    """
+    """Returns for each op the device time (ns) of its own activities and of its subtree's, and the number of these."""
     ops, op_row = rank.linked.ops, rank.linked.activities.op_row
     launched = op_row >= 0
     self_time = columns.group_sums(op_row[launched], rank.durations[launched], len(ops))
@@ -75,9 +69,7 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
 
 @per_rank
 def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
-    """Returns the host time of ops by name and thread, and by name and input shapes, with and without the ops that they
-    call. It does not need a device, so it is the main table of a run on the CPU.
-    """
+    """Returns the host time of ops by name and thread, and by name and shapes, with and without the ops they call."""
     ops, rows = rank.linked.ops, rank.timed_ops
     self_time, time = ops.exclusive[rows], (ops.end - ops.start)[rows]
 
@@ -115,9 +107,7 @@ def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
 
 
 def _main_thread(rank: RankTrace) -> tuple[int, list[str], columns.Intervals]:
-    """Returns the thread that marks steps, else the one of most of the time in ops, 0 without any; and its steps, from
-    each mark to the next, or the whole run, none without ops.
-    """
+    """Returns the thread that marks steps, else the busiest (0: none), and its steps, from mark to mark, or the run."""
     ops, timed = rank.linked.ops, rank.timed_ops
     marks, thread = timed[are_step_marks(ops.name)[timed]], 0
     if len(marks):

@@ -1,10 +1,7 @@
-"""What is counted over time: the queue length of each stream, the bandwidth of each kind of copy, and the memory in
-use, of each device and of the host (-1), with its peak and the ops that hold it there.
+"""What is counted over time: queue lengths of streams, bandwidths of copies, and memory in use, of the host (-1), too.
 
-A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph launch
-counts once. The bandwidth of a copy is the recorded one, which the profiler computes from exact times. If none was
-recorded, it is bytes over duration, for copies that are long enough for the duration to be known to a tenth. Memory is
-what the allocators recorded, else it follows from the lifetimes of tensor storages.
+A launch is in its queue from its call to the start of its first activity. Bandwidths are recorded ones, else bytes over
+duration of copies that are long enough. Memory is what allocators recorded, else follows from lifetimes of storages.
 """
 
 import re
@@ -115,9 +112,7 @@ def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
 
 
 def _copies(rank: RankTrace) -> tuple[Rows, Floats, int, int, int]:
-    """Returns the copies and sets whose bandwidth (GB/s) is known, and how many lack bytes, are too short, or are
-    faster than any link between host and device.
-    """
+    """Returns copies with known bandwidth (GB/s), and how many lack bytes, are too short, or too fast for any link."""
     activities = rank.linked.activities
     row = np.flatnonzero(rank.classes == ActivityClass.MEMORY)
     length, size, recorded = rank.durations[row], activities.size[row], activities.bandwidth[row]
@@ -144,10 +139,7 @@ def copy_kind(name: str) -> str:
 
 
 def _weighted_statistics(counter: Counter) -> tuple[float, ...]:
-    """Returns the mean, maximum, median and 95th percentile by time, the time (ns) above 0 and that at the limit.
-
-    A percentile is the smallest value that is not exceeded for that share of the time.
-    """
+    """Returns the mean, maximum, median and 95th percentile by time, the time (ns) above 0 and that at the limit."""
     value, limit = counter.series.value, counter.limit
     duration = np.diff(counter.series.time, append=counter.series.time[-1:])
     at_limit = float(duration[value >= limit].sum()) if limit is not None else np.nan
@@ -161,9 +153,8 @@ def _weighted_statistics(counter: Counter) -> tuple[float, ...]:
 class Curve(NamedTuple):
     """The `allocated` bytes of a device from each `time` (ns) on; `reserved` is NaN if unknown.
 
-    `peak` is the position of the maximum. `live` are the sizes of the blocks in use there, `op_row` the ops that
-    allocated them (-1 for none), `before` the bytes allocated before the recording. `skipped` allocations are of
-    allocators that do not report a total.
+    `live` are the blocks in use at the `peak`, `op_row` the ops that allocated them (-1 for none), `before` the bytes
+    allocated before the recording. `skipped` allocations are of allocators that do not report a total.
     """
 
     device: int
@@ -223,9 +214,7 @@ def _recorded(rows: Allocations, op_row: Rows) -> Curve:
 
 
 def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
-    """Returns the curve of one device's storages up to the end of the recording, which those outlast that were there
-    before it, though no op names them any more.
-    """
+    """Returns the curve of one device's storages; those from before the recording last to its end."""
     until = np.where(storages.op_row < 0, np.maximum(storages.until, end_ns + 1), storages.until)
     storages = storages._replace(until=until)
     steps = live_bytes(storages)

@@ -1,8 +1,4 @@
-"""Events to add to a rank's device trace in Perfetto: counters, the critical path as arrows, marks of kernel patterns;
-and the trace with them, copied as a stream with the new events first.
-
-Events are JSON objects in Chrome's trace format; times are on the device trace's own clock.
-"""
+"""Events to add to a rank's device trace in Perfetto, JSON objects on the trace's own clock; and how to add them."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -123,9 +119,9 @@ def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]
 
 
 def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
-    """Copies the trace with `events` (JSON objects) added, in constant memory; the output is complete or not written.
+    """Copies the trace, or what can be read of it, with `events` added, in constant memory; completely or not at all.
 
-    Of a damaged trace the rows that can be read are copied. Raises DataError if it has no array of events.
+    Raises DataError if it has no array of events.
     """
     with open_trace(original, protected=True) as source, open_output(output) as target:
         damage = Damage(original, "device events")

@@ -1,7 +1,7 @@
 """One rank for the analyses: its linked trace, graph and replay, and what several analyses need of it, computed once.
 
 An analysis is a function from a rank and the options to a Table (`per_rank`), or a pair of steps where it is over all
-ranks (`Analysis`), so that ranks can be read one at a time and only what was extracted of them stays in memory.
+ranks (`Analysis`), so that only what was extracted of a rank stays in memory.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,11 +48,9 @@ LABELS = tuple(activity_class.label for activity_class in ActivityClass)
 
 
 class Steps(NamedTuple):
-    """Steps in order of time: their names, starts and ends (ns), and for each activity the step that launched it, -1
-    for none.
+    """Steps in order of time (ns), and for each activity the step that launched it, -1 for none.
 
-    A step ends when its mark and everything that it launched have ended. It starts with its mark, but not before the
-    end of the step before it. No step is longer than the run: a mark may begin before the first op and end after all.
+    A step ends when its mark and all that it launched have ended. It starts with its mark, but after the last step.
     """
 
     name: list[str]
@@ -87,9 +85,9 @@ class ProfilerRange(NamedTuple):
 
 
 class Allocations(NamedTuple):
-    """Allocations (`size` in bytes) and releases (`size` below 0) in order of time (ns); `device` is -1 for the host.
+    """Allocations and releases (`size` below 0) in bytes and order of time (ns); `device` is -1 for the host.
 
-    `allocated` and `reserved` are the totals (bytes) after each; -1 if not recorded.
+    `allocated` and `reserved` are the totals after each; -1 if not recorded.
     """
 
     time: Int64
@@ -113,10 +111,8 @@ NO_ALLOCATIONS = Allocations(*np.empty((8, 0), np.int64))
 class Recorded:
     """What a device trace records besides work and waits.
 
-    `marks` are texts by graph node that the program gave during capture with PyTorch's `mark_kernels`, and that
-    `torch.cuda._annotate_cuda_graph_trace` writes into the trace. Allocations of a detail trace have the times of the
-    same ops of the device trace. `kernels` are the names by correlation id that calls record during capture; None where
-    they are not to be read.
+    `marks` are texts by graph node of PyTorch's `mark_kernels`; `kernels` are names by correlation id that calls record
+    during capture, None where they are not to be read.
     """
 
     ranges: list[ProfilerRange] = field(default_factory=list)
@@ -130,9 +126,8 @@ class Recorded:
 class RankTrace:
     """One rank. Without `graph` the analyses that need it return no rows and say so.
 
-    `path` is that of the device trace, "" if the rank was not read from one. Times in tables count from `begin` (ns),
-    `end` is that of the recording. `timed_ops` are the ops that have a time: threads and the process are rows, too. Of
-    each activity there are its ActivityClass, `classes`, when it ran, `intervals`, and how long (ns), `durations`.
+    `path` is "" if the rank was not read from a device trace. Times in tables count from `begin` (ns). `timed_ops` are
+    the ops that have a time: threads and the process are rows, too.
     """
 
     rank: int
@@ -290,8 +285,9 @@ def are_annotations(ops: Ops) -> Bool:
 
 
 def span_ns(linked: LinkedTrace) -> tuple[int, int]:
-    """Returns the start (ns) of the first op, call or activity, where the timeline of its graph begins, and the end of
-    the last one; 0 without any. Step marks do not count, as they start just before the first op in them.
+    """Returns the first start and the last end (ns) of ops, calls and activities, 0 without any.
+
+    Step marks do not count, as they start just before the first op in them.
     """
     ops, calls, activities = linked.ops, linked.calls, linked.activities
     is_work = (ops.start != ABSENT) & ~are_step_marks(ops.name)

@@ -1,8 +1,7 @@
 """Reads one rank for the analyses: its traces, or its execution graph alone.
 
-The device trace is read once: what linking does not need of it, hardware counters, allocations and the program's marks
-of graph nodes, is taken in the same pass. Of a graph alone, activities and communication are known; analyses that need
-ops or calls then return no rows and say so.
+The device trace is read once, with what linking does not need of it. Of a graph alone, activities and communication
+are known; analyses that need ops or calls then return no rows and say so.
 """
 
 import re
@@ -61,9 +60,8 @@ def read_rank(
 ) -> RankTrace:
     """Reads and links the traces of one rank, or of the part of it in `window`, and converts them to a graph.
 
-    `rank` is that of traces that record none (else 0), or of a merged trace. `memory` reads the recorded allocations,
-    `modules` Python's calls, which tell the module of each op; the detail trace has them if the device trace does not.
-    `on_progress` is called after each of the READ_STAGES. Raises DataError if the files cannot be used.
+    `rank` is that of traces that record none (else 0), or of a merged trace. `modules` reads Python's calls, which the
+    detail trace has if the device trace does not. Raises DataError if the files cannot be used.
     """
     host = read_host_trace(host_path) if host_path else None
     on_progress(1)
@@ -95,7 +93,7 @@ def read_rank(
 def graph_of(trace: LinkedTrace, work: KernelWork | None = None) -> ExecutionGraph:
     """Converts a trace to its execution graph without tensors, which no analysis reads and which are most of a graph.
 
-    `work` is that of its kernels, if it is known already. A trace without modules has annotations in their place.
+    A trace without modules has annotations in their place.
     """
     return convert(with_modules(trace), ConvertOptions(io="none"), work=work)
 
@@ -132,8 +130,7 @@ def read_recorded(
 ) -> tuple[DeviceTrace, Recorded]:
     """Reads a rank's device trace, and in the same pass what linking does not need of it.
 
-    With `of_ops` the arguments of ops are read, with `memory` allocations, with `modules` Python's calls, with
-    `kernels` what calls launch in captures. Raises DataError as reading and linking do.
+    `of_ops` reads arguments of ops, `kernels` what calls launch in captures. Raises DataError as linking does.
     """
     recorded, pieces = Recorded(kernels={} if kernels else None), [NO_ALLOCATIONS]
     every_rank = read_device_trace(

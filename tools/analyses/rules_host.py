@@ -1,6 +1,4 @@
-"""Rules on the host: its own work, launches of small kernels, between steps and in the data loader; without a device
-the heaviest op and pauses; and its waits for the device, so that it cannot launch ahead, and copies from pageable
-memory to the device, which the driver has to move twice.
+"""Rules on the host: its own work, launches of small kernels, work between steps, data loading, waits for the device.
 
 A copy back to the host is a wait for a result, whatever memory it goes to.
 """
@@ -61,11 +59,9 @@ class Site(NamedTuple):
 
 
 def small_kernels(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter without the host work between the launches of small kernels, which take
-    less time than the host needs to launch the next one.
+    """Finds whether the run would be shorter without the host work between launches of kernels that are too small.
 
-    That is what a CUDA graph leaves out, and `torch.compile` for a part: kernels then follow each other at once. The
-    host's work between steps stays.
+    That is what a CUDA graph leaves out, and `torch.compile` for a part. The host's work between steps stays.
     """
     work, length = job.work, len(job.work)
     launched = job.launches & work.is_activity[work.target]
@@ -101,10 +97,7 @@ def small_kernels(job: Job) -> Iterator[Finding]:
 
 
 def data_loader(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter with each batch there when the loop asks for it.
-
-    The loop then neither makes it nor waits for the threads that do, and these, which launch nothing, take no time.
-    """
+    """Finds whether the run would be shorter with each batch there when the loop asks for it."""
     work, recorded, in_loader = job.work, job.recorded.work, job.in_loader
     if not in_loader.any():
         return
@@ -130,8 +123,9 @@ def data_loader(job: Job) -> Iterator[Finding]:
 
 
 def idle_between_steps(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter without the host's work between the steps: the device has nothing to do
-    from the last launch of a step to the first one of the next. What the data loader takes is not counted here.
+    """Finds whether the run would be shorter without the host's work between steps, while the device has nothing to do.
+
+    What the data loader takes is not counted here.
     """
     between = _between_steps(job) & ~job.in_loader & (job.work.node_class == NodeClass.HOST)
     if not between.any():
@@ -162,10 +156,7 @@ def _between_steps(job: Job) -> Bool:
 
 
 def heaviest_op(job: Job) -> Iterator[Finding]:
-    """Finds whether a run on the CPU alone would be shorter with its heaviest op twice as fast.
-
-    What pauses take is not the op's.
-    """
+    """Finds whether a run on the CPU alone would be shorter with its heaviest op, without pauses, twice as fast."""
     if job.is_on_device:
         return
     times, is_pause = defaultdict[str, float](float), usual_ns(job)[1]
@@ -193,9 +184,7 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
 
 
 def pauses(job: Job) -> Iterator[Finding]:
-    """Finds whether a run on the CPU alone would be shorter without pauses: calls of ops that took many times as long
-    as others of their op and shapes.
-    """
+    """Finds whether a run on the CPU alone would be shorter without calls far longer than their op's others."""
     median_ns, is_pause = usual_ns(job)
     if job.is_on_device or not is_pause.any():
         return
@@ -215,9 +204,9 @@ def pauses(job: Job) -> Iterator[Finding]:
 
 
 def usual_ns(job: Job) -> tuple[Floats, Bool]:
-    """Returns for each node the median time that calls of its op and shapes take themselves, NaN where that is not
-    known, and whether it is a pause: the longest part of a call that takes many times as long. Parts are not compared,
-    as the short ones are left out.
+    """Returns the median time of calls of each node's op and shapes, NaN if unknown, and whether the node is a pause.
+
+    That is the longest part of a call that takes many times as long. Short parts are left out, so none are compared.
     """
     work = job.work
     median_ns, is_pause = np.full(len(work), np.nan), np.zeros(len(work), np.bool_)
@@ -237,9 +226,7 @@ def usual_ns(job: Job) -> tuple[Floats, Bool]:
 
 
 def without_ops(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter without annotations in which hardly any op runs, and without long
-    stretches of steps in which none does.
-    """
+    """Finds whether the run would be shorter without annotations and long stretches in which hardly any op runs."""
     work, least_ns = job.work, LONG * job.replay.makespan_ns / max(1, *(len(rank.step_starts) for rank in job.ranks))
     is_host, is_idle = ~job.in_loader & (work.node_class == NodeClass.HOST), job.names.equal(IDLE)
     # other threads may wait for what is not recorded
@@ -269,9 +256,8 @@ def without_ops(job: Job) -> Iterator[Finding]:
 def host_waits(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter without the waits of the host for its device.
 
-    A thread that launches nothing may wait as it likes. Waits at the end of the run cost nothing in a replay, either,
-    and those for copies from pageable memory are told by `pageable_copies`. If a profiler slowed the host, results that
-    are read are named even without a gain: a host that is ahead of its device waits longer for them.
+    A thread that launches nothing may wait as it likes; `pageable_copies` tells of waits for such copies. If a profiler
+    slowed the host, results are named even without a gain: a host that is ahead of its device waits longer for them.
     """
     work = job.work
     launches = np.isin(work.lane, work.lane[work.source[job.launches]])
@@ -336,10 +322,9 @@ def _worst_rank(job: Job, site: Site, nodes: Rows, waited: Ns) -> tuple[int, Sen
 
 
 def pageable_copies(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter with copies that the host need not stay with.
+    """Finds whether the run would be shorter with copies that take the host as long as other launches, without a wait.
 
-    The calls then take as long as other launches, the host waits for none of these copies, and they are as fast as the
-    device's connection to the host, where that is known.
+    They are then as fast as the device's connection to the host, where that is known.
     """
     work, copies = job.work, are_pageable_copies(job)
     if not copies.any():

@@ -1,6 +1,5 @@
-"""Rules on the ranks of a job: communication that it waits for, a rank that the others wait for, ranks that are absent,
-begin late, or may share a device; and on what their traces record and lack: time that nothing explains, what calls
-waited for, records that could not be used, and the most memory that was in use.
+"""Rules on the ranks of a job: communication, stragglers, ranks that are absent, begin late or may share a device;
+and on what their traces record and lack.
 """
 
 from collections import Counter, defaultdict
@@ -43,8 +42,7 @@ LEFT_OUT = {
 def exposed_communication(job: Job) -> Iterator[Finding]:
     """Finds each process group without whose transfers the run would be shorter.
 
-    Waiting for ranks that come late is not part of a transfer, as all members are replayed together; of ranks that are
-    absent it is.
+    Waiting for late ranks is not part of a transfer, as all members are replayed together; for absent ranks it is.
     """
     communicates = job.work.node_class == NodeClass.COMMUNICATION
     if not communicates.any():
@@ -184,10 +182,7 @@ def latest_begin(job: Job) -> tuple[int, float]:
 
 
 def shared_device(job: Job) -> Iterator[Finding]:
-    """Finds each device number of several ranks, where none of them communicates on a device.
-
-    NCCL and RCCL refuse two ranks on one device, so ranks that communicate by them have a device each.
-    """
+    """Finds device numbers of several ranks, where none uses NCCL or RCCL, which refuse two ranks on one device."""
     if len(job.ranks) < 2 or any(row["communication"] for row in job.rows("communication_computation_overlap")):
         return
     ranks_of = defaultdict[int, list[int]](list)

@@ -1,7 +1,6 @@
 """The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars.
 
-An analysis describes its columns as a mapping: texts and plain numbers as they are, `us` for times, `pct` for shares,
-`Quantity` for other units.
+Columns are described as a mapping: texts and plain numbers, `us` for times, `pct` for shares, else `Quantity`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -178,10 +177,7 @@ def tabulate(name: str, title: str, columns: Columns, note: str = "", *details: 
 
 
 def concat(tables: Sequence[tuple[int, Table]]) -> Table:
-    """Returns the table of several ranks, given as (rank, table), one below the other, with a first column `rank`.
-
-    A note that only some ranks have begins with these ranks.
-    """
+    """Returns the tables of (rank, table) one below the other; a note that only some ranks have begins with these."""
     first = tables[0][1]
     not_empty = [table.columns for _, table in tables if len(table)] or [first.columns]
     rank_of = np.repeat(ints(rank for rank, _ in tables), [len(table) for _, table in tables])
