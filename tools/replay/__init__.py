@@ -1,9 +1,4 @@
-"""Graphs in, when each node runs out: as measured, or with durations changed.
-
-`replay` takes one graph, `replay_ranks` those of a job.
-
-When ASTRA-sim finishes each rank of a job, without the simulator: graphs and its configuration in, times out.
-"""
+"""Graphs in, when each node runs out: as measured, or with durations changed; and as ASTRA-sim would run a job."""
 
 from .calls import LOADER, OPTIMIZER, UNRECORDED, Calls, HostOps, Phase, calls_of, phase_intervals, phases_of
 from .changed_graphs import changed_graphs

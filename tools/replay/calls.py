@@ -1,10 +1,8 @@
-"""The calls in a graph, what happens within them, and the phase of the step that each node is of: what PyTorch records,
-what users call their annotations, and when the host is in which.
+"""The calls in a graph, what happens within them, and the phase of the step that each node is of.
 
-Each op with all of its slices is one call, each other host node and each activity is one by itself; idle time,
-metadata and delays are none. Within a call is what it called and launched, at any depth, however late a device runs it;
-what it handed over to another thread; and what a thread for which it waited did since it began, as autograd's does for
-an annotation around `backward()`.
+Each op with all of its slices is one call, each other host node and activity one by itself. Within a call is what it
+called and launched, at any depth; what it handed over to another thread; and what a thread for which it waited did
+since it began, as autograd's does for an annotation around `backward()`.
 """
 
 import re
@@ -34,8 +32,9 @@ UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 
 @dataclass(slots=True, repr=False)
 class Calls(SummaryRepr):
-    """Calls in the order of their first nodes: rows of their first and last nodes, the call that called or launched
-    them, -1 for none. `of_row` is the call of each node of the graph, -1 for none.
+    """Calls in the order of their first nodes: rows of first and last nodes, and the call that called or launched each.
+
+    `of_row` is the call of each node of the graph, -1 for none.
     """
 
     first_row: Rows
@@ -115,9 +114,7 @@ class Phase(Enum):
 
 
 class HostOps(NamedTuple):
-    """Ops of all threads in ns, of which the rows `timed` have times; which are of the main thread, which annotate for
-    users or mark steps, and which lie in an op that does not.
-    """
+    """Ops of all threads in ns; the rows `timed` have times, those `inside` lie in an op that is no annotation."""
 
     name: Categorical
     start: Int64
@@ -157,8 +154,9 @@ def phase_intervals(ops: HostOps) -> dict[Phase, Int64]:
 
 
 def phases_of(graph: ExecutionGraph) -> Int64:
-    """Returns for each node the position in Phase of what it is of, -1 for none: work of the main thread by time, of
-    autograd's threads in its passes, of devices by its launch. The main thread runs the optimizer, else most ops.
+    """Returns the position in Phase of each node, -1 for none: by time on the main thread, by launch on devices.
+
+    Autograd's threads count in their passes. The main thread runs the optimizer, else most ops.
     """
     calls, thread = calls_of(graph), graph.integers("tid")
     first, start = calls.first_row, graph.host_clock_start_ns

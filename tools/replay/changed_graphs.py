@@ -1,8 +1,7 @@
 """Holds a changed run in graphs: the same nodes and dependencies, with the times of a replay.
 
-Durations are the changed ones; those of communication that ranks share are as replayed, as a member also waits for the
-others. What waited for a free slot of its device does so as a host delay, so that a replay of these graphs gives the
-changed run again.
+Communication that ranks share lasts as replayed, as a member also waits for the others. What waited for a free slot of
+its device does so as a host delay, so that a replay of these graphs gives the changed run again.
 """
 
 from collections.abc import Mapping

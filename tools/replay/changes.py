@@ -1,10 +1,7 @@
 """Changes of a what-if replay: factors or times for the durations of nodes, by name, class, module, phase and so on.
 
-`bound:compute=0.5` stands for a device with twice the operations per second, `bound:memory=0.5` for twice the
-bandwidth. `class:host` includes idle time between ops, but not work that the trace did not record. What limits a kernel
-is told by the roofline model: one with more operations per byte than the ratio of the device's peaks is compute-bound,
-else memory-bound (Williams, Waterman and Patterson, Roofline, 2009). Measured time does not count: a kernel far below
-its roof is also limited by something else.
+By the roofline model (Williams, Waterman and Patterson, 2009) a kernel with more operations per byte than its device's
+peaks is bound by compute, else by memory. Measured time does not count: other things limit a kernel far below its roof.
 """
 
 import math
@@ -72,10 +69,7 @@ NS = {"n": 1, "u": 1e3, "µ": 1e3, "m": 1e6, "s": 1e9}
 
 
 class Kernels(NamedTuple):
-    """The work of kernels by columns: `element` is the size of an element in bytes, `time` how long each took (ns).
-
-    Unknown numbers are ABSENT.
-    """
+    """The work of kernels: `element` is the size of an element in bytes, `time` is in ns; ABSENT if unknown."""
 
     name: Categorical
     device: Int64
@@ -93,8 +87,9 @@ def kernels_of(graph: ExecutionGraph, rows: Rows) -> Kernels:
 
 
 class Roofline(NamedTuple):
-    """Of each kernel its device's peak FLOP/s for its number format and for tf32, and bytes/s, and the least seconds
-    that it needs for its operations, `compute`, and for its bytes, `memory`; NaN if work or peak is unknown.
+    """Of each kernel its device's peak FLOP/s, in its format and tf32, and bytes/s, and the least time (s) it takes.
+
+    `compute` is for its operations, `memory` for its bytes; NaN if work or peak is unknown.
     """
 
     peak_speed: Floats
@@ -134,10 +129,7 @@ def roofline(kernels: Kernels, peaks: Mapping[int, Peak]) -> Roofline:
 
 
 def device_peaks(names: Mapping[int, str], overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
-    """Returns the peak of each device by number, from its recorded name, with `overrides` of fields of Peak.
-
-    Devices without a known peak are left out.
-    """
+    """Returns the peak of each device by number, as far as its name tells, with `overrides` of fields of Peak."""
     recorded = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
     peaks = {device: peak._replace(**(overrides or {})) for device, peak in recorded.items()}
     return {device: peak for device, peak in peaks.items() if peak != UNKNOWN_DEVICE}
@@ -264,9 +256,7 @@ Changes = Mapping[str, float | str] | Sequence[Scale | str]
 
 
 def parse_scale(spec: str) -> Scale:
-    """Reads `SELECTOR=F` or `SELECTOR=TIME`, split at the last `=`; see TARGETS for selectors.
-
-    Raises ValueError for an unusable factor, an unknown selector, or a broken regular expression.
+    """Reads `SELECTOR=F` or `SELECTOR=TIME`, split at the last `=`; see TARGETS for selectors. Raises ValueError.
 
     >>> parse_scale("class:host=0.5").factor, parse_scale("rank:1/under:load=20ms").each_ns
     (0.5, 20000000.0)
@@ -338,10 +328,9 @@ def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
 
 
 def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
-    """Returns the measured workload with changed durations.
+    """Returns the measured workload with changed durations, in which waits for slots are those of the replay.
 
-    Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured. Raises
-    RequestError for a change that matches nothing, as what it names may be misspelled, and for two times of a node.
+    Raises RequestError for a change that matches nothing, as it may be misspelled, and for two times of a node.
     """
     factor, delay_factor, timed_by = np.ones(len(work)), np.ones(len(work)), np.full(len(work), -1)
     rows = [slice(first, first + len(graph)) for first, graph in zip(work.first_row, work.graphs, strict=True)]
@@ -402,7 +391,7 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
 
 
 def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | float = 1.0) -> Workload:
-    """Returns the measured workload with durations and host delays multiplied by factors, of each node its own.
+    """Returns the measured workload with durations and host delays times factors, of each node its own.
 
     Raises RequestError for times beyond any clock.
     """

@@ -1,7 +1,7 @@
-"""The critical path of a replay: the chain of nodes and waits that determines its makespan.
+"""The critical path of a replay: the chain of nodes and waits that determines its makespan, whose times add up to it.
 
-It goes back from the node that ends last, through the dependency that each node waited for longest. The times of its
-pieces add up to the makespan exactly. It goes from one rank to another through a collective or a message of both.
+It goes back from the node that ends last, through the dependency that each node waited for longest, and from rank to
+rank through a collective or a message of both.
 """
 
 from collections.abc import Iterator
@@ -29,11 +29,7 @@ OTHERS = GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START, DATA_WAIT = (
     "gap", "host delay", "start offset", "unknown start", "wait for data",
 )  # fmt: skip
 KINDS = (*(node_class.label for node_class in NodeClass), *(label for _, label in WAITS), *OTHERS)
-"""What time on the path is spent on. First come the classes of nodes, in the order of NodeClass, then waits by reason,
-a gap where none is recorded, the wait of device work for host work that is not in the graph, the time by which a rank
-began later than the first one, the time from there to the first node of a thread or stream that depends on nothing, and
-that of a loop for a batch that another process prepares.
-"""
+"""What time on the path is spent on: the classes of nodes, in the order of NodeClass, waits by reason, then OTHERS."""
 UNEXPLAINED = (NodeClass.DELAY.label, START_OFFSET, UNKNOWN_START)
 """Kinds of time that no dependency explains."""
 PIECES_OF_A_ROW = 5
@@ -41,8 +37,9 @@ PIECES_OF_A_ROW = 5
 
 
 def critical_path(replay: Replay) -> tuple[Rows, Int64]:
-    """Returns the chain that ends last, in O(n + e): rows of the schedule in order of time, and the dependency that
-    each waited for, the first of equals; -1 for the first row and for rows that waited for a slot of their device.
+    """Returns the chain that ends last, in O(n + e): rows of the schedule, and the dependency that each waited for.
+
+    That is -1 for the first row, and for rows that waited for a slot of their device.
     """
     schedule = replay.schedule
     begin_ns = schedule.end_ns - schedule.cost_ns
@@ -60,8 +57,9 @@ def critical_path(replay: Replay) -> tuple[Rows, Int64]:
 
 
 class Pieces(NamedTuple):
-    """The path in order of time: of each piece the row of the schedule, the kind as position in KINDS, start and length
-    in ns, and the node: a transfer between ranks is of the node that came last to it.
+    """The path in order of time: rows of the schedule, kinds as positions in KINDS, starts, lengths (ns), and nodes.
+
+    A transfer between ranks is of the node that came last to it.
     """
 
     row: Int64
@@ -103,8 +101,8 @@ def pieces_of(replay: Replay) -> Pieces:
 def edge_weights(graph: ExecutionGraph) -> Iterator[tuple[int, int, int]]:
     """Yields the source, the target and the weight (ns) of each dependency, whose longest path is the critical path.
 
-    The weight is the dependency's lag plus the wait and the duration of its target; that of a dependency of a node
-    that has none itself counts that node, too.
+    The weight is the dependency's lag plus the wait and the duration of its target, and of a source without
+    dependencies.
     """
     work, edges = gather([graph]), recorded_edges(graph)
     source, target, _ = edges

@@ -1,8 +1,7 @@
-"""The loop's waits for PyTorch's data loader, whose batches other processes prepare.
+"""The loop's waits for PyTorch's data loader, whose batches other processes prepare at their own pace.
 
-These go on by themselves: a batch that the loop waits for is there at a time that does not depend on what the loop does
-meanwhile. So in a changed run a wait ends then, or when the loop comes, whichever is later. A factor for the wait
-multiplies how long it was, so that batches follow each other sooner or later by as much; with 0 the loop never waits.
+In a changed run a wait ends when the batch is there or the loop comes, whichever is later. A factor for the wait
+multiplies how long it was, so that batches follow each other sooner or later; with 0 the loop never waits.
 """
 
 import re
@@ -22,9 +21,7 @@ LOADER = re.compile(r"enumerate\(DataLoader\)")
 """What PyTorch calls getting the next batch from its data loader."""
 OTHER_PROCESSES = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 TAKEN_NS, FEW = 1_000_000, 2
-"""Taking a batch that is there lasts as long as the shortest call of the loader; at most so long where the longest call
-takes less than so many times as long, so that all may have waited.
-"""
+"""Taking a batch that is there lasts as long as the loader's shortest call, at most TAKEN_NS if all may have waited."""
 WAITED_SHARE = 0.05
 """A call waits that takes more than FEW times as long as taking does, on a thread of which that is a larger share."""
 
@@ -47,8 +44,9 @@ def waits_for_data(graph: ExecutionGraph) -> Bool:
 
 
 def waits_of(work: Workload) -> tuple[Rows, Int64, Ns, Bool]:
-    """Returns the calls of loaders in other processes, by thread in the order of time: the node in which each may wait,
-    the position of its thread's first call, how long taking a batch that is there lasts, and whether it waits.
+    """Returns the nodes in which calls of loaders in other processes may wait, by thread in the order of time.
+
+    Also the position of its thread's first call, how long taking a batch that is there lasts, and whether each waits.
     """
     named = [graph.name.where(lambda name: OTHER_PROCESSES.match(name) is not None) for graph in work.graphs]
     row = np.flatnonzero(np.concatenate(named) & work.is_timed)
@@ -92,8 +90,8 @@ def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
 def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns]) -> Workload:
     """Returns a changed job in which loops wait for each batch until it is there; `ends` says when nodes of a job end.
 
-    Replays up to three times. The steps before the recorded ones count as changed, too: the first call waits the
-    shorter, the longer the loop takes from the last call on, and the next ones by what is left.
+    Replays up to three times. The steps before the recorded ones count as changed, too, so that the first call waits
+    the shorter, the longer the loop takes from the last call on.
     """
     row, first, taken, is_waiting = waits_of(job)
     before, after, thread = job.duration_ns, changed.duration_ns, job.lane[row]

@@ -1,9 +1,8 @@
 """Replays execution graphs: computes when every node starts and ends if it waits for nothing but its dependencies.
 
-A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
-last member arrives, and lasts as long as the shortest measured duration of its members; on hosts each member ends by
-itself. Times are int64 ns from the run's start. A wait that held its work up in the measured run is certain; of one
-that held nothing up only its evidence tells that it exists, so that a changed run has a range (`MakespanRange`).
+A collective starts when its last member arrives, and lasts as long as its shortest measured member; on hosts each
+member ends by itself. A wait that held its work up in the measured run is certain; of others only their evidence tells,
+so that a changed run has a range (`MakespanRange`). Times are int64 ns from the run's start.
 """
 
 from collections.abc import Sequence
@@ -97,11 +96,8 @@ class StartOffset(NamedTuple):
 class Schedule(columns.SummaryRepr):
     """The run as an earliest-start problem: a row ends `cost_ns` after the latest of its sources' ends plus `lag_ns`.
 
-    A row that waited for a slot of its device takes that of the row `slot_after`, -1 for none.
-
-    The first rows are the nodes. For matched communication these are its arrival only. The transfer is a row per match;
-    a node in several matches has one more row for the last of them, a member of a match on hosts two more. `finish_row`
-    is the row whose end is that of the node.
+    The first rows are the nodes; for matched communication these are its arrival only, and further rows its transfers.
+    `finish_row` is the row whose end is that of the node, `slot_after` the one whose slot a row took, -1 for none.
     """
 
     source: Rows
@@ -122,11 +118,9 @@ class Schedule(columns.SummaryRepr):
 class Replay(columns.SummaryRepr):
     """When each node of `work` starts and ends (rows as there), beside the measured run.
 
-    `measured_ns` is how long the measured run took. A job that trace-scale made was never measured: there it is 0, or
-    how long the job takes without changes. Of a changed run, `range` says how far waits that nothing confirms could
-    change the makespan, and `start_offset` the largest start offset, which no change scales; it is None where it is
-    small. `changes` are those that were made to `unchanged`. Of a run without a profiler `measured_ns` is how long it
-    takes without one.
+    `measured_ns` is of a run without a profiler how long that takes without one, and of a job that trace-scale made 0,
+    or how long it takes without changes. `start_offset` is the largest one, which no change scales, None where it is
+    small.
     """
 
     work: Workload
@@ -232,9 +226,7 @@ def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
 def _of_models(
     job: Workload, noise_pct: float, between: MakespanRange, makespans: tuple[int, int], scale: Sequence[Scale]
 ) -> MakespanRange:
-    """Returns the range of a changed run with what is uncertain of the run without a profiler, given the makespans
-    without and with the changes. Replays each model.
-    """
+    """Returns the range of a changed run with what is uncertain of the run without a profiler; replays each model."""
     before_ns, after_ns = makespans
     ratios = [makespan_ns(changed_job(other, scale)) / max(makespan_ns(other), 1) for other in job.others]
     ratios.append(after_ns / max(before_ns, 1))
@@ -354,12 +346,10 @@ def _schedule(work: Workload) -> Schedule:
 
 
 def _host_ends(work: Workload, members: Calls, first: int) -> tuple[Int64, Int64, Int64, Int64]:
-    """Returns rows, numbered from `first` on, for collectives and messages between host threads: their dependencies
-    (source and target, sorted by target), their costs, and for each member the row whose end is its end. O(n log n).
+    """Returns dependencies, costs and end rows, numbered from `first` on, of communication between host threads.
 
-    A member ends as long after the last arrival as measured. In messages and collectives with a root it counts from the
-    last of the arrivals that came before its measured end. So each member has two rows: one for its arrival and all
-    earlier ones, one for its end.
+    A member ends as long after the last arrival as measured; in messages and collectives with a root, after the last of
+    the arrivals before its measured end. It has two rows: for its arrival and all earlier ones, and for its end.
     """
     order = np.lexsort((work.measured_start_ns[members.row], members.matched))
     member, group, kind = members.row[order], members.matched[order], members.kind[order]

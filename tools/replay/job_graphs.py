@@ -82,9 +82,7 @@ def losses_in_words(work: Workload) -> str:
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
-    """Returns the first rank of whose collectives with other given ranks none matches, "" if there is none; or which
-    steps ranks recorded, where none is common and no sequence number says that calls are the same.
-    """
+    """Returns the first rank whose collectives match none of given ranks, or steps if none is common, else ""."""
     if len(graphs) < 2 or -1 in ranks:
         return ""
     of_ranks = [communication_of(graph, position) for position, graph in enumerate(graphs)]
@@ -108,8 +106,7 @@ def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
 def given_graphs(argument: Graphs, call: str, *, allow_mismatch: bool = False) -> list[ExecutionGraph]:
     """Returns a graph for each rank of a job, read where it is given as a file or in a folder.
 
-    Raises TypeError for what is no graph, ValueError for no graph, and DataError for graphs that are not of one job,
-    without `allow_mismatch`; `call` is what the caller wrote.
+    Raises TypeError for no graph, ValueError for none, and DataError for graphs of several jobs, unless allowed.
     """
 
     def graphs_of(item: object, expected: str) -> list[ExecutionGraph]:
@@ -152,10 +149,7 @@ def graph_paths(sources: Iterable[str]) -> list[str]:
 
 
 def read_graph_file(file: InputFile, tensors: bool = True) -> ExecutionGraph:
-    """Reads a graph from a .et file, or from its JSON form where the name ends in .json or .json.gz.
-
-    Raises DataError for a file that is no graph, with what it is instead.
-    """
+    """Reads a graph from a .et file, or from its JSON form; raises DataError for a file that is no graph."""
     with path_of(file) as path:
         named_json = path.removesuffix(".gz").endswith(".json")
         if not named_json or kind_of(Path(path)) is not InputKind.GRAPH_JSON:

@@ -1,13 +1,7 @@
 """Plays a graph: when each of its rows ends, by the rules of a run, of full devices, or of ASTRA-sim.
 
 What is limited by nothing but dependencies is swept over once, in any topological order (`earliest_ends`). Else `play`
-takes events in the order of time, and rules say what they settle:
-
-- `Slots`: a device runs a limited number of activities. The one that is ready first takes the slot that is free first,
-  and waits for it if none is free. Events are the moments at which rows are ready.
-- `OneOfAKind`: ASTRA-sim. A rank runs one host node, one computation and one communication at a time, each when all its
-  data and control dependencies have ended. Of several ready nodes it takes the one with the lowest id. Streams and
-  threads do not count, and a receive waits beside anything. Events are ends.
+takes events in the order of time, and rules (`Slots`, `OneOfAKind`) say what they settle.
 """
 
 import heapq
@@ -32,9 +26,8 @@ EndsKnown = Callable[[Event], Iterable[Event]]
 def play(source: Rows, target: Rows, lag_ns: Ns, rules: "Slots | OneOfAKind") -> Ns:
     """Returns when each row ends, -1 for rows that never do. O((n + e) log n).
 
-    A row is ready `lag_ns` after the ends of its sources, the latest of these counts. Rules know what it costs. They
-    keep a heap of the events to come. They are told which rows are released, as their dependencies have ended or
-    will at a known time, settle which row's end is known by an event, if any, and go on with what can start then.
+    A row is ready `lag_ns` after the ends of its sources, the latest of these counts. Rules know its cost, keep a heap
+    of the events to come, are told which rows are released, and settle which row's end is known by an event, if any.
     """
     count, by_source = rules.rows, np.argsort(source, kind="stable")
     dependents = Ragged.grouped(source[by_source], target[by_source], count)
@@ -78,9 +71,9 @@ def earliest_ends(source: Rows, target: Rows, lag_ns: Ns, cost_ns: Ns, order: Ro
 
 
 class Slots:
-    """Full devices: row `r` takes a slot of `pools[pool[r]]`, no slot where that is -1 or beyond the column.
+    """Full devices: the row that is ready first takes the slot that is free first; events are when rows are ready.
 
-    `slot_after` is the row whose slot each row waited for, -1 for none.
+    Row `r` takes a slot of `pools[pool[r]]`, none where that is -1 or beyond. `slot_after` is whose slot it waited for.
     """
 
     def __init__(self, cost_ns: Int64, pool: Int64, pools: Sequence[SlotPool]) -> None:
@@ -135,9 +128,10 @@ class Slots:
 
 
 class OneOfAKind:
-    """ASTRA-sim: `needs` is what each row needs, plus four times the position of its rank.
+    """ASTRA-sim: a rank runs one host node, one computation and one communication at a time; events are ends.
 
-    Times agree with the versions of 2025-08 and 2026-03, except for 1 ns per node of 0 µs.
+    Of several ready nodes it takes the lowest id; a receive waits beside anything. `needs` is what each row needs, plus
+    four times the position of its rank. Times agree with versions 2025-08 and 2026-03, but for 1 ns per node of 0 µs.
     """
 
     def __init__(self, needs: Int64, ranks: int, ends_of: EndsKnown) -> None:
@@ -178,8 +172,8 @@ def recorded_lengths(graphs: Sequence[ExecutionGraph]) -> Int64:
 def simulated_ends(graphs: Sequence[ExecutionGraph], ends_known: EndsKnown | None = None) -> list[Int64]:
     """Returns when each node of each rank ends in the simulator (ns). O((n + e) log n).
 
-    Without `ends_known`, which counts rows over all graphs, it is in replay mode: every node takes its
-    `duration_micros`, and ranks do not wait for each other. Raises DataError if nodes never end.
+    Without `ends_known`, which counts rows over all graphs, every node takes its `duration_micros`, and ranks do not
+    wait for each other. Raises DataError if nodes never end.
     """
     lengths = recorded_lengths(graphs).tolist()
     first_row = np.cumsum([0, *map(len, graphs)])

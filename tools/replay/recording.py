@@ -1,12 +1,8 @@
 """What recording did to a run: how long a step takes without a profiler, and models of the host that replay it so.
 
-A profiler hardly slows the devices, and the host where it writes a row: where an op or a call begins or ends, which is
-where a stretch of host work does. So a recorded stretch is longer by a cost, and no sleep or long op by more. `capture`
-measures the cost where the times are of a device trace that was recorded alone. Writing a host trace, too, costs more,
-and nobody measured what on which op: there the first part of a stretch takes a share of its recorded time. In both
-cases a replay has to take as long as the steps that were measured without a profiler. Other models show how far an
-answer hangs on that. Other processes get time to load data ahead while the loop is slowed: time in PyTorch's data
-loader is replaced by what it was without.
+A profiler slows the host where an op or a call begins or ends, by a cost that `capture` measures where the device trace
+was recorded alone; where a host trace was written, too, the first part of a stretch takes a share of its time. A replay
+has to take as long as the steps measured without a profiler. Other models show how far an answer hangs on that.
 """
 
 import math
@@ -37,31 +33,24 @@ from .workload import NodeClass, Workload, gather_job
 NOT_SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
 SLOWER, MUCH_SLOWER = 1.05, 1.5
-"""If it takes more of it than this, the machine was busier before recording, or the job was not warm. By more than the
-other, in either direction and without what recording costs, no model explains it.
-"""
+"""Beyond this the machine was busier before, or the job was cold; beyond the other no model explains it."""
 LEAST_FACTOR = 0.1
 """No profiler leaves less of host work: those in tests/data/gpu took up to 7 times as long with a host trace."""
 DEVICES_ALONE = (0.97, 1.05)
 """If a replay without any host work takes this share of the measured step, the devices limit it."""
 LIMITED, NEAR, REPLAYS = 1.01, 0.001, 12
-"""A replay of a run that devices limit takes so much of the measured step, as a slower host changes nothing until then.
-Others take as long up to NEAR, unless that takes more replays.
-"""
+"""A replay takes LIMITED of the measured step if devices limit it, else comes NEAR it, unless after more REPLAYS."""
 COSTLIEST, TYPICAL_OP_NS = 2.5, 440
-"""How many times what was measured on a quiet thread a recorded op may cost in a job, which was 0.9 to 2.2 times in
-jobs of small ops on a CPU with PyTorch 2.13; and what it costs where that could not be measured: 370 to 740 elsewhere.
+"""How many times what was measured on a quiet thread an op may cost: 0.9 to 2.2 in jobs on a CPU with PyTorch 2.13.
+The second number is what it costs where that could not be measured: 370 to 740 ns elsewhere.
 """
 DRIFT_PCT = 6.0
-"""Jobs on a CPU take longer or shorter from one second to the next: of blocks of 20 steps of the jobs in
-benchmarks/accuracy/changed_jobs, run three times, one in ten was further from the median of its job than this.
-"""
+"""Of blocks of 20 steps of benchmarks/accuracy/changed_jobs on a CPU one in ten was further off the median."""
 MOST_APART = 0.001
 """By at most a third of this share of the run, starts and the end of graphs as they were built replay otherwise."""
 DIFFERS = "{} were measured, but by its durations and dependencies the graph takes {}; --scale compares with the latter"
 SLOWED_MEDIANS = 20
-"""How many times as long as the median stretch of host work is the part of a long one that a host trace slows. On a CPU
-with PyTorch 2.13, jobs of 1,200 small ops beside a sleep and beside matrix products answered alike with 5 and with 40;
+"""The part of a long stretch that a host trace slows, in medians of stretches. On a CPU 5 and 40 answered alike;
 of the recordings in tests/data/gpu those of fused optimizers and compiled graphs were further off with 5 and 10.
 """
 
@@ -90,9 +79,10 @@ TEXTS = {
 
 
 class Model(msgspec.Struct, frozen=True):
-    """What is left of a stretch of host work without a profiler: its recorded time less `cost_us`, of which the first
-    `slowed_us` are multiplied by `host_factor`; None for all of it. `machine_factor` then multiplies all times: it is 1
-    unless the machine was busier, or less so, while it recorded.
+    """What is left of a stretch of host work without a profiler: its time less `cost_us`, its start times a factor.
+
+    The first `slowed_us`, None for all, are multiplied by `host_factor`. `machine_factor` then multiplies all times: it
+    is not 1 if the machine was more or less busy while it recorded.
     """
 
     cost_us: float
@@ -195,17 +185,14 @@ def recording_of(replay: Replay) -> Recording | None:
 
 
 class Run(NamedTuple):
-    """The run that graphs hold: the `job` as it is without a profiler, where that is known, and the replay as
-    `recorded`.
-    """
+    """The run that graphs hold: the `job` as it is without a profiler, where known, and the replay as `recorded`."""
 
     job: Workload
     recorded: Replay
 
 
 def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Run:
-    """Returns the run of these ranks without a profiler, or `as_recorded`; nothing tells the former of graphs
-    that differ from what was measured.
+    """Returns the run of these ranks without a profiler, where that is known of what was measured, or `as_recorded`.
 
     Raises DataError if some nodes never become ready.
     """
@@ -259,9 +246,7 @@ class _Host:
         """Of stretches outside of ops of an annotation, which are slowed as a whole only with Python's functions."""
 
     def pause(self, measured_ns: int, steps: int) -> str:
-        """Returns the longest stretch of host work, in words, if no profiler slows so much, else "": alone it takes
-        much more than a step, or what a profiler cannot have slowed takes much more than the run.
-        """
+        """Returns the longest stretch of host work, in words, if no profiler slows the host so much, else ""."""
         work, graphs = self.work, self.work.graphs
         # Python's functions are slowed within a stretch where they are recorded, and other processes slow all on a CPU
         most_ns = measured_ns / steps * (1 / LEAST_FACTOR if self.has_functions else MUCH_SLOWER)
@@ -305,8 +290,9 @@ class _Host:
         return makespan_ns(self.by(model))
 
     def fitted(self, model: Callable[[float], Model], goal_ns: float) -> Model:
-        """Returns of models that take longer, the larger a number from 0 to 1 is, the one by which the job takes about
-        this long, or the nearest one. By regula falsi (Illinois).
+        """Returns the model by which the job takes about this long, of those that grow with a number from 0 to 1.
+
+        By regula falsi (Illinois).
         """
         low, high = (model(0.0), self.makespan_ns(model(0.0))), (model(1.0), self.makespan_ns(model(1.0)))
         if low[1] >= goal_ns or high[1] <= goal_ns:

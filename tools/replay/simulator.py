@@ -1,11 +1,8 @@
 """Plays a job as ASTRA-sim does, before anybody runs the simulator, and compares when each rank finishes with the run.
 
-What it is configured with is read beside the graphs: its network, algorithms, mode and groups. The network is
-analytical and without congestion: a message takes the latency of its links and the time of its bytes, whatever else is
-on its way. Where two ranks differ in several dimensions it goes through the first of these alone. Members of a
-collective meet; a send does not wait for its receive, and a receive after its message ends at once. A rank that began
-to record later begins with its start offset, so that its times are on the job's clock, and so is the measured run that
-they are compared with.
+The network is analytical and without congestion, and of two ranks that differ in several dimensions a message takes the
+first alone. A send does not wait for its receive; a receive after its message ends at once. A rank that began to record
+later begins with its start offset, so that all times are on the job's clock.
 """
 
 import re
@@ -41,9 +38,7 @@ RING, DIRECT = "ring", "direct"
 REPLAY, SIMULATED, ROOFLINE = "replay", "simulated", "roofline"
 Times = npt.NDArray[np.int64]
 Call = tuple[int, int, int, str, int, int, int, int]
-"""The rank, NodeType, CollectiveType and group of a node that communicates; then, by which a send and its receive are
-matched, bytes, the ends and the tag.
-"""
+"""The rank, NodeType, CollectiveType and group of a node that communicates, and what matches send and receive."""
 ADDED_SHARE = {CollectiveType.REDUCE_SCATTER: 1.0, CollectiveType.ALL_REDUCE: 0.5}
 """The share of the steps of a ring in which what arrives is added up."""
 MEMORY_PASSES = 3
@@ -60,8 +55,8 @@ IMPLEMENTATIONS = {
 class Configuration(NamedTuple):
     """What a simulation reads besides the graphs; `hops` from rank to rank and `algorithms` by type are by dimension.
 
-    Adding up in collectives goes through a memory of `memory_gb_s` (10**9 bytes/s). With `peaks`, computation takes the
-    time of its work.
+    Adding up goes through a memory of `memory_gb_s` (10**9 bytes/s). With `peaks`, computation takes the time of its
+    work.
     """
 
     links: tuple[Link, ...]
@@ -136,10 +131,7 @@ def configuration_of(paths: Sequence[str]) -> tuple[Configuration | None, str]:
 
 
 def read_configuration(folder: Path) -> Configuration | None:
-    """Returns what `trace-build --target astra-sim` wrote beside the graphs in a folder, as it is now; None if nothing.
-
-    Raises DataError for a network or algorithm whose times are not known.
-    """
+    """Returns what `trace-build --target astra-sim` wrote beside the graphs, None if nothing; or raises DataError."""
     network, system = (folder / ASTRA_SIM_FILES / name for name in (NETWORK_FILE, SYSTEM_FILE))
     if not (network.is_file() and system.is_file()):
         return None
@@ -179,12 +171,10 @@ def _dimensions(path: Path) -> tuple[tuple[Link, ...], tuple[int, ...]]:
 
 
 def ring_ends(arrival: Times, hop_ns: Times, steps: int) -> Times:
-    """Returns when (ns) each member has received its last message in a ring. O(n) for any number of steps.
+    """Returns when (ns) each member, the last axis, has its last message in a ring. O(n) for any number of steps.
 
-    Every member sends a message to the next one when it comes, and another one whenever it has received one; the last
-    axis are the members. So a member ends with the latest of the messages that went round to it: from each member the
-    one that took as many hops as the steps allow. `steps` is at least the number of members less one;
-    `hop_ns` is how long a message takes from each member to the next.
+    Every member sends on when it comes and whenever it has received, so it ends with the latest of the messages that
+    went round to it. `steps` is at least the members less one; `hop_ns` is from each member to the next.
     """
     count = arrival.shape[-1]
     along = np.concatenate((np.zeros_like(hop_ns[..., :1]), np.cumsum(_twice(hop_ns), axis=-1)), axis=-1)
@@ -229,10 +219,7 @@ class Transfers:
         self._awaited = defaultdict[tuple[Any, ...], deque[int]](deque)
 
     def __call__(self, start: Event) -> Iterator[Event]:
-        """Yields the ends that are known as a node starts.
-
-        A send tells its own and that of the receive that waits for it.
-        """
+        """Yields the ends that are known as a node starts: of a send also that of the receive that waits for it."""
         now, row = start
         call = self._calls.get(row)
         if call is None:

@@ -1,6 +1,4 @@
-"""Says what a replay gives: fields of `--json`, text for a terminal, and in a sentence how long the run would take with
-changed durations and what limits the gain. Times are in µs.
-"""
+"""Says what a replay gives: fields of `--json`, text for a terminal, and what limits the gain. Times are in µs."""
 
 import re
 from collections import Counter
@@ -70,9 +68,7 @@ class StartError(msgspec.Struct, frozen=True):
 
 
 class WithoutProfiler(msgspec.Struct, frozen=True):
-    """How long a run of so many `steps` takes without a profiler (µs): as measured, and with changes, which lies
-    between `low_us` and `high_us`.
-    """
+    """How long a run of so many `steps` takes without a profiler (µs): as measured, and with changes, as a range."""
 
     measured_us: float
     changed_us: float
@@ -147,12 +143,10 @@ def _without_profiler(replay: Replay) -> WithoutProfiler | None:
 
 
 def explained_pct(replay: Replay) -> float:
-    """Returns the share of the makespan that known dependencies explain: all of the critical path but delays and starts
-    that depend on nothing.
+    """Returns the share of the makespan that dependencies explain: all but delays and starts that depend on nothing.
 
-    Where an unchanged replay ends far too early, the time that it lacks is not explained either. NaN where that is not
-    known, as work was lost or has wrong times, or where nothing was to be explained: all of the path is work of the
-    host, and no device activity, or the launch of none, was recorded.
+    What an unchanged replay that ends far too early lacks is not explained either. NaN where work was lost or has wrong
+    times, or where nothing was to be explained, as all of the path is work of the host.
     """
     path, whole_ns, work = time_by_kind(replay), replay.makespan_ns, replay.work
     lost = Counts().add(*map(losses, work.graphs))
@@ -202,10 +196,7 @@ def busy_ns(replay: Replay) -> dict[str, int]:
 
 
 def _lane_labels(work: Workload) -> list[str]:
-    """Returns the number of each thread, or device/stream; what ran on no recorded stream is a transfer of the host.
-
-    Of several ranks, `RANK/` stands before it.
-    """
+    """Returns the number of each thread, or device/stream, `RANK/` before it if there are several ranks."""
     prefixes = [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
     labels = []
     for lane in work.lanes:
@@ -296,10 +287,9 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def answer(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns how long the run would take with these changes, compared with the measured time if there is one, of a run
-    without a profiler how long a step.
+    """Returns how long the run, or a step of one without a profiler, would take with changes, beside the measured time.
 
-    Where they matter, sentences follow on what is uncertain, start offsets, which no change scales, and absent ranks.
+    Where they matter, sentences follow on what is uncertain, start offsets, and absent ranks.
     """
     before, after, makespan, offset = replay.measured_ns, replay.makespan_ns, replay.range, replay.start_offset
     run = replay.work.unprofiled

@@ -1,10 +1,8 @@
 """The columns that a replay works on, from the graphs of one or several ranks: one row per node, rank after rank.
 
-A node has one class, what its time is spent on. Measured times count from the first recorded start of the node's own
-rank, or of all ranks once these are on one clock: nodes that are one collective or message are matched, and those
-without a counterpart are left out. How much later than the first one a rank began, its start offset, is known from what
-the ranks share. Why is not: its recording may have begun later, or the rank was late. No change scales it, so that a
-changed run says how long it takes without.
+Measured times count from the first recorded start of the node's own rank, or of all ranks once these are on one clock.
+How much later than the first one a rank began, its start offset, is known from what ranks share, but not why: its
+recording may have begun later, or the rank was late. So no change scales it.
 """
 
 import logging
@@ -125,22 +123,16 @@ class SlotPool(NamedTuple):
 
 @dataclass(slots=True, repr=False)
 class Workload(columns.SummaryRepr):
-    """The n nodes and e dependencies of all ranks; the rows of a rank begin at its `first_row`. It began to record
-    `start_offset_ns` later than the first rank. Dependencies, from `source` to `target`, are sorted by target.
+    """The n nodes and e dependencies of all ranks; the rows of a rank begin at its `first_row`.
 
-    A node starts at least `lag_ns` after the end of each dependency: an activity a launch latency after its launch, a
-    gap after others; a wait the latency of a return after what it awaited, the rest of an idle call after the node
-    before. After all of them it waits for `wait_ns` more, which is the host delay before it (`host_delay_ns`). The wait
-    of a node without dependencies counts from the rank's start: it is the measured start for the first node of a lane,
-    else 0, so that a missing dependency shows. Measured times are on the host's clock, ABSENT where none was recorded.
+    Dependencies are sorted by `target`. A node starts at least `lag_ns` after the end of each, and waits for `wait_ns`
+    more after all: its host delay; without dependencies that counts from the rank's start, and is the measured start of
+    the first node of a lane, else 0, so that a missing dependency shows. Measured times are on the host's clock or
+    ABSENT.
 
-    `members` are the nodes of several ranks that meet, none before the ranks are on one clock. Where durations are
-    changed and a device runs a limited number of activities at once, `slot_pool` is the position of the device in
-    `slot_pools`; it is -1 for nodes that take no slot.
-
-    `recording` says what recording did to the run, None where nobody asked or measured that. Where it knows the run
-    without a profiler, this is that run, and `others` are the same by other models of what recording cost. `differs`
-    says what graphs replay as whose durations or dependencies are not the run's; changes are compared with that.
+    `members` are the nodes of several ranks that meet, none before ranks are on one clock. `slot_pool` is the position
+    of a full device in `slot_pools`, -1 for nodes that take no slot. With a `recording` this is the run without a
+    profiler, and `others` are by other models. `differs` says what graphs replay as that are not of the run.
     """
 
     node_class: Classes
@@ -220,9 +212,7 @@ class Workload(columns.SummaryRepr):
         return np.array([*map(int, self.rank_labels())], np.int64)[self.ranks_of(rows)]
 
     def late_rank(self, makespan_ns: int) -> tuple[str, int] | None:
-        """Returns the rank that began last, and how many ns later than the first one; None where that changes no
-        answer.
-        """
+        """Returns the rank that began last, and how many ns after the first; None where that changes no answer."""
         last = int(self.start_offset_ns.argmax())
         offset_ns = int(self.start_offset_ns[last])
         is_noteworthy = offset_ns >= NOTEWORTHY_PCT / 100 * max(makespan_ns, 1)
@@ -230,8 +220,9 @@ class Workload(columns.SummaryRepr):
 
 
 def with_causes(work: Workload) -> tuple[Workload, Rows]:
-    """Returns the workload in which what started later than its rank, and nothing shows what for, follows the last host
-    work that ended before it; and these nodes, whose dependencies come last. It takes as long if unchanged.
+    """Returns the workload in which what started late for no known reason follows the last host work before it.
+
+    It takes as long if unchanged. Also returns these nodes, whose dependencies come last.
     """
     is_unrecorded, rank = work.node_class == NodeClass.UNRECORDED, work.ranks_of(np.arange(len(work)))
     is_fixed = work.is_rooted & (work.wait_ns > work.start_offset_ns[rank])
@@ -256,10 +247,7 @@ def with_causes(work: Workload) -> tuple[Workload, Rows]:
 
 
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
-    """Returns the nodes and dependencies of all graphs, in O(n + e) time and memory.
-
-    Raises DataError if times of a graph are so large that sums of them may overflow.
-    """
+    """Returns the nodes and dependencies of all graphs, in O(n + e); raises DataError if sums of times may overflow."""
     lanes, slot_pools, ranks, missing_dependencies = list[Lane](), list[SlotPool](), list[dict[str, Any]](), 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
@@ -297,10 +285,7 @@ def _check_times(graph: ExecutionGraph, position: int, lane: Int64) -> None:
 
 
 def _times(graph: ExecutionGraph, lane: Int64, target: Int64) -> dict[str, Any]:
-    """Returns the columns of classes and times.
-
-    Measured times count from the first start, or from earlier if a node is known to have waited that long.
-    """
+    """Returns the columns of classes and times, from the first start on, or from earlier if a node waited that long."""
     node_class, gap, delay = node_classes(graph), graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     rooted = np.bincount(target, minlength=len(graph)) == 0
     recorded = (graph.integers(START) != ABSENT) | (graph.start_time_micros > 0)
@@ -359,9 +344,7 @@ def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
 
 
 def gather_job(graphs: Sequence[ExecutionGraph]) -> Workload:
-    """Gathers the graphs of a job's ranks, with the nodes that meet, on one clock: measured times, and waits from the
-    start of a rank, count from when the first rank began. O(n + e), and O(m log m) in their communication.
-    """
+    """Gathers the graphs of a job's ranks, with the nodes that meet, on the clock of the first rank to begin."""
     work, members = gather(graphs), Calls.of([])
     if len(graphs) > 1:
         calls = match([communication_of(graph, position) for position, graph in enumerate(graphs)])
@@ -384,9 +367,7 @@ def gather_job(graphs: Sequence[ExecutionGraph]) -> Workload:
 
 
 def shortest_members(members: Calls, duration_ns: Ns) -> Ns:
-    """Returns for each member how long its match takes, given the durations of all rows: as long as its shortest
-    member, as the others also wait for it.
-    """
+    """Returns for each member how long its match takes: as long as its shortest member, as the others also wait."""
     shortest = np.full(int(members.matched.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(shortest, members.matched, duration_ns[members.row])
     return shortest[members.matched]

@@ -1,10 +1,7 @@
 """The calls in a graph, what flows between them, and the calls as boxes in boxes.
 
-What flows are tensors, from the call that made them to those that read them, and other dependencies. Boxes are phases
-of training, modules, ops, what these called and launched. Those with nothing but one box in them become one with it;
-where many lie beside each other, those of one name do.
-
-A tensor is known by its id. Where no call made it, as after a detour through C++, its storage tells who wrote it last.
+Boxes with nothing but one box in them become one with it; where many lie beside each other, those of one name do. A
+tensor is known by its id, and where no call made it, by the last call that wrote its storage.
 """
 
 from collections import Counter
@@ -56,10 +53,7 @@ def recorded_tensors(graph: ExecutionGraph) -> Tensors:
 
 
 def flows_of(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flows:
-    """Returns what flows between calls, each pair once for each kind; `row` of tensors is that of the op's node.
-
-    O(n log n).
-    """
+    """Returns what flows between calls, each pair once for each kind; `row` of tensors is that of the op's node."""
     data, work = _tensor_flows(graph, calls, tensors), gather([graph])
     source, target = calls.of_row[work.source], calls.of_row[work.target]
     between = (source >= 0) & (target >= 0) & (source != target)
@@ -107,11 +101,10 @@ def _last_writer(writes: Tensors, reads: Tensors, calls: Calls, known_by: str) -
 
 @dataclass(slots=True, eq=False)
 class Box:
-    """Calls of one name, or a group: a phase, a module, an annotation of the user. Times are ns of the box with all in
-    it: of the device, of the host, and on the critical path.
+    """Calls of one name, or a group: a phase, a module, an annotation. Times are ns of the box with all in it.
 
-    `time` has the time of each class of nodes, on the host and of activities. `first` orders boxes by start. `calls`
-    counts calls of this name.
+    `time` is by class of nodes, host and activities apart. `first` orders boxes by start, `calls` counts calls of its
+    name.
     """
 
     label: str

@@ -1,6 +1,4 @@
-"""The data flow of a graph, or of a part of one: what flows between its boxes, which of these are seen, and the layers
-in which they lie, each below all from which something flows to it.
-"""
+"""The data flow of a graph: what flows between its boxes, which of these are seen, and the layers in which they lie."""
 
 import heapq
 from collections import defaultdict
@@ -58,9 +56,7 @@ class Link:
 
 @dataclass(slots=True)
 class DataFlow:
-    """Boxes, the box of each call, and what flows between calls; `path` are the calls on the critical path, in order
-    of time.
-    """
+    """Boxes, the box of each call, and what flows between calls; `path` are the calls on the critical path."""
 
     title: str
     root: Box
@@ -115,8 +111,8 @@ class DataFlow:
     def open_boxes(self, most: int, few: int = FEW) -> set[Box]:
         """Returns the boxes to be shown with what is in them, so that at most `most` others are seen.
 
-        Groups, and boxes with sought calls in them, are opened before ops, the outermost first, then the one of the
-        most time. Ops are opened only while fewer than `few` boxes are seen.
+        Groups, and boxes with sought calls in them, are opened before ops, and these only while fewer than `few` are
+        seen.
         """
         around_sought = {around for box in self.root.walk() if box.sought for around in box.path()}
         opened, seen, order = set[Box](), 1, count()
@@ -135,9 +131,7 @@ class DataFlow:
 
 
 class ShownFlow:
-    """What is seen of a data flow while some of its boxes are open: the others in these, what flows between those, and
-    in which layers boxes lie.
-    """
+    """What is seen while some boxes are open: the others in these, what flows between those, and their layers."""
 
     def __init__(self, flow: DataFlow, opened: set[Box]) -> None:
         self.flow, self.opened = flow, opened

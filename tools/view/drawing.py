@@ -1,6 +1,4 @@
-"""What pictures are made of: names of lanes as people know them, `main thread`, `device 0 stream 7`, and of kernels
-without return type, namespaces and parameters; in SVG the frame, texts as XML can hold them, and curves with a head.
-"""
+"""What pictures are made of: names of lanes and kernels as people know them, and in SVG frames, texts and curves."""
 
 import html
 import re
@@ -32,12 +30,10 @@ Point = tuple[float, float]
 
 
 def lane_names(work: Workload) -> list[str]:
-    """Returns the lanes' labels: `main thread`, `autograd thread`, `thread 4711` for other threads, `unrecorded host`
-    where no node of the thread was recorded, `device 0 stream 7`, `delays`.
+    """Returns the lanes' labels: `main thread`, `autograd thread`, `thread 4711`, `device 0 stream 7`, `delays`.
 
     The main thread is the one with the number of its process, else the only one that marks steps or steps an optimizer.
-    Several threads of a rank that are for the same keep their numbers: `gloo thread 4711`. Negative numbers, which are
-    none of the system's, are counted instead: `thread A`.
+    Several threads for the same keep their numbers; negative numbers, not the system's, are counted: `thread A`.
     """
     recorded = {*np.unique(work.lane[~np.isin(work.node_class, UNRECORDED)]).tolist()}
     names = [lane.label for lane in work.lanes]
@@ -82,8 +78,6 @@ def short_name(name: str) -> str:
 
     >>> short_name("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float*)")
     'vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>'
-    >>> short_name("Memcpy HtoD (Pinned -> Device)"), short_name("aten::mm")
-    ('Memcpy HtoD (Pinned -> Device)', 'aten::mm')
     """
     is_template = bool(RETURN_TYPE.match(name)) or "<" in name
     if not is_template and ("(" not in name or " (" in name):
@@ -100,11 +94,7 @@ def short_name(name: str) -> str:
 
 
 def xml_text(text: str) -> str:
-    """Returns a text between two tags: without markup, ? for characters that XML does not allow.
-
-    >>> xml_text("a<b> & c")
-    'a&lt;b&gt; &amp; c'
-    """
+    """Returns a text as it stands between two tags of XML, with ? for characters that XML does not allow."""
     return html.escape(NOT_XML.sub("?", text), quote=False)
 
 

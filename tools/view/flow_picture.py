@@ -1,8 +1,4 @@
-"""Draws the data flow of a graph as SVG: boxes in boxes by module and op, what flows between them as arrows.
-
-Phases of training lie beside each other. Hovering over a box or an arrow tells more; colours follow the viewer's light
-or dark mode.
-"""
+"""Draws the data flow of a graph as SVG: boxes in boxes by module and op, what flows between them as arrows."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,9 +10,7 @@ from .data_flow import DataFlow, ShownFlow
 from .drawing import curve, svg, xml_text
 
 PAD, HEAD, ACROSS, DOWN, WRAPPED, APART = 12, 26, 16, 28, 10, 56
-"""Sizes in px: around boxes in a box, its title, and the room between boxes: beside each other, between layers, between
-rows of one layer, and between phases.
-"""
+"""Sizes in px: around boxes, a box's title, and between boxes, layers, rows of one layer, and phases."""
 WIDEST_ROW = 620
 """Layers that are wider, px, are broken into rows."""
 Size = tuple[float, float]
@@ -97,9 +91,7 @@ def draw_flow(flow: DataFlow) -> str:
 
 
 class _Drawing:
-    """Opens and places boxes, and draws them: layers below each other, phases of training beside each other, and around
-    boxes the box that they are in.
-    """
+    """Opens and places boxes, and draws them: layers below each other, phases of training beside each other."""
 
     def __init__(self, flow: DataFlow) -> None:
         self.flow, self.root, self.has_phases = flow, flow.root, bool(flow.phases())

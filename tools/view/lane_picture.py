@@ -1,8 +1,4 @@
-"""Draws an execution graph as SVG: threads and streams as lanes over time, dependencies between lanes as arrows.
-
-Dependencies within a lane are not drawn. Hovering over a bar shows its node; colours follow the viewer's light or dark
-mode.
-"""
+"""Draws an execution graph as SVG: threads and streams as lanes over time, dependencies between lanes as arrows."""
 
 import math
 import re
@@ -20,9 +16,7 @@ from .drawing import curve, lane_names, short_name, svg, xml_text
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
 CHARACTER, THINNEST, BEND = 6.6, 0.6, 15
-"""Sizes in px: margins, lanes, bars and the axis; the picture's width and that of a node of the busiest lane; a letter,
-the narrowest bar, an arrow's bend.
-"""
+"""Sizes in px: the picture and its parts, a letter, the narrowest bar, an arrow's bend."""
 SHORTEST_US = 1e-3
 
 LOOKS = (*(node_class.label for node_class in NodeClass), "waiting", "idle")
@@ -45,8 +39,7 @@ path{fill:none}.launch{stroke:#a9b4c0;stroke-width:.7}.host-sync{stroke:#138a7e;
 def draw_lanes(
     graph: ExecutionGraph, origin_ns: int, outlined: int | None = None, time_us: tuple[float, float] | None = None
 ) -> str:
-    """Returns the picture, times in µs from `origin_ns`; the node with the id `outlined` is outlined. With a window it
-    ends where that does.
+    """Returns the picture, times in µs from `origin_ns`; the node with the id `outlined` is outlined.
 
     Nodes without a recorded time are left out. Raises DataError where no node has one.
     """
@@ -73,9 +66,7 @@ def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
 
 
 class _Scene:
-    """Host threads above streams, each sorted by number, wide enough for the busiest lane: the drawn rows of the graph,
-    their times in µs, and the scale, px per µs from `first_us` on.
-    """
+    """Host threads above streams, each sorted by number, with times in µs and the scale in px per µs."""
 
     def __init__(self, graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] | None) -> None:
         self.graph = graph

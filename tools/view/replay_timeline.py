@@ -1,8 +1,6 @@
 """Writes a replay as a Chrome trace for Perfetto: for each rank the measured run and the replay as two processes.
 
-Each has a track per host thread and device stream, and starts at 0. Dependencies between tracks are flows, which
-Perfetto draws as arrows from the end of a slice to the start of another. Events are written as they are made, in
-constant memory besides the columns. Nodes without a recorded time are in the replay only, metadata nodes in neither.
+Each starts at 0. Nodes without a recorded time are in the replay only, metadata nodes in neither.
 """
 
 from collections.abc import Iterator
@@ -66,9 +64,7 @@ def _events(replay: Replay) -> Iterator[str]:
 
 
 def _nodes(process: _Process) -> Iterator[str]:
-    """Yields the nodes, each followed by the ends of its flows, as Perfetto ties a flow to the slice that began
-    last on its track. Flows are dependencies between nodes of this process on different tracks.
-    """
+    """Yields nodes, each before the ends of its flows, which Perfetto ties to the slice that began last on a track."""
     work, rank, pid, rows, start_ns, duration_ns = process
     graph = work.graphs[rank]
     names = [orjson.dumps(name).decode() for name in [*graph.name.table, ""]]

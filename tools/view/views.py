@@ -1,7 +1,4 @@
-"""Selects a part of an execution graph to look at, by nodes, streams and times or by step, module and op, as a graph
-whose nodes keep their ids; and writes it: its data flow or lanes over time as a picture, as DOT for Graphviz, or with
-all attributes as GraphML, for networkx, yEd and Gephi.
-"""
+"""Selects a part of an execution graph, whose nodes keep their ids, and writes it as a picture, DOT or GraphML."""
 
 import dataclasses
 import difflib
@@ -63,10 +60,9 @@ def median_step(graph: ExecutionGraph) -> int | None:
 class Selection(NamedTuple):
     """Conditions, which a selected node must all meet.
 
-    `around` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
-    are numbers of device streams. `time_us` is a window, from the graph's first start, that a node must overlap.
-    `module` is the path of a module or a part of it. With `op`, selected are the calls of that op, what they launched,
-    and calls at most `hops` flows away. By default `hops` is 2 dependencies, or 1 flow.
+    `around` is the id of a node, with those at most `hops` dependencies away. `time_us` is a window from the graph's
+    first start. `module` is a path or a part of it. With `op`, what its calls launched, and calls `hops` flows away, is
+    selected.
     """
 
     around: int | None = None
@@ -79,9 +75,7 @@ class Selection(NamedTuple):
 
 
 class View(NamedTuple):
-    """The selected nodes as a graph, the first start of the whole graph, how many dependencies were cut, the ids of the
-    nodes of the sought op, what a picture shows of it, "" for other forms, and a note on that.
-    """
+    """The selected nodes as a graph, the first start of all, how many dependencies are cut, and what is seen."""
 
     selection: Selection
     graph: ExecutionGraph
@@ -177,8 +171,7 @@ def _of_calls(graph: ExecutionGraph, selection: Selection) -> tuple[Bool, Bool]:
 def _rows_of_step(graph: ExecutionGraph, calls: Calls, step: int) -> Bool:
     """Returns which nodes belong to a step: those of calls whose outermost call began in it, and idle time in it.
 
-    The end of the first slice tells when a call began, as its start may be that of a short slice before the step's mark
-    that was folded into it.
+    The end of the first slice tells when a call began, as a short slice before the step's mark may be folded into it.
     """
     steps = steps_of(graph)
     if step not in steps:
@@ -230,10 +223,7 @@ def _with_inner(calls: Calls, chosen: Bool) -> Bool:
 
 
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
-    """Writes the graph with all attributes of its nodes; edges have `kind`, a bit mask, and `reason`.
-
-    Characters that XML does not allow become ?.
-    """
+    """Writes the graph with all attributes of its nodes; edges have `kind`, a bit mask, and `reason`."""
     import networkx as nx  # slow to load
 
     for column in (graph.name, *graph.attributes.values()):
