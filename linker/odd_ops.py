@@ -101,5 +101,5 @@ def _beside(host: HostTrace, device: DeviceTrace, match: Match) -> Iterator[Sign
     is_before_known = np.append(is_known[row[1:]] & (host.tid[row[1:]] == host.tid[row[:-1]]), False)
     unnamed = row[is_before_known & ~(is_known | is_transfer)[row] & (host.scope[row] == USER_SCOPE)]
     if len(unnamed):
-        which = f"annotation{'s' * (len(unnamed) > 1)} of {host.path} (the first: {host.name[int(unnamed[0])]})"
+        which = f"annotation{'s' * (len(unnamed) > 1)} of {host.path} (the first: {host.name[int(unnamed[0])]!r})"
         yield len(unnamed), path, f"lacks {len(unnamed):,} {which}", "steps, and what these name, are not known", ADVICE

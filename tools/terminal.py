@@ -21,6 +21,7 @@ ACTING_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-
 """Those of `ACTING` that JSON leaves as they are."""
 WIDTH = 12
 MOST_ROWS = 64
+OF_DEVICES = ("kernels", "", "copies", "devices", "streams", "activities", "linked", "graphs", "graph activities")
 LONGEST = 32
 NAMES_SHOWN = 4
 
@@ -109,9 +110,14 @@ def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: C
     """Returns a line per row, whose first cell is the rank; the last column is left-aligned, the others right-aligned.
 
     Of more than MOST_ROWS rows those that agree in the columns named in `alike` share a line: their ranks, and from
-    where to where their other cells go.
+    where to where their other cells go. Columns of OF_DEVICES are left out if nothing is in them, as of a CPU run.
     """
     rows = list(rows)
+    if rows and all(
+        cell in ("0", "") for row in rows for name, cell in zip(headings, row, strict=True) if name in OF_DEVICES
+    ):
+        kept = [number for number, name in enumerate(headings) if name not in OF_DEVICES]
+        headings, rows = [headings[at] for at in kept], [tuple(row[at] for at in kept) for row in rows]
     if len(rows) > MOST_ROWS:
         groups: defaultdict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
         for row in rows:

@@ -16,7 +16,7 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.tools.job.build_report import HEADINGS as BUILT
-from execgraph.tools.job.diagnosis import HEADINGS as DIAGNOSED
+from execgraph.tools.job.diagnosis_text import FILES, WORK
 from execgraph.tools.replay import describe, replay_ranks, summarise
 from support.folders import DATA, ROOT, TESTS
 from support.reports import PAGES, PROMPT, agrees, blocks, examples, run as run_report, run_example
@@ -236,7 +236,7 @@ WHERE = {
 }  # fmt: skip
 """The modules that make a command's summary."""
 US = re.compile(r"(?<![\w`])us\b")
-WITH_COLUMNS = {"trace-build": BUILT, "trace-diagnose": DIAGNOSED}
+WITH_COLUMNS = {"trace-build": BUILT, "trace-diagnose": (*FILES, *WORK)}
 IN_COLUMNS = {"trace-merge": {"rank"}}
 """Titles of lines that are set in columns of their own."""
 

@@ -27,6 +27,9 @@ from support.databases import LITE, RPD_3, Op, write_database
 FILLER = {"ph": "X", "cat": "python_function", "name": "f" * 200, "pid": 9, "tid": 1, "ts": 1, "dur": 1}
 
 
+WORLD = 8
+
+
 def host(pid: int | None) -> dict[str, Any]:
     return {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "nodes": [{"id": 1, "name": "aten::add"}]}
 
@@ -36,7 +39,7 @@ def device(pid: int | None, rank: int | None = None, *, filler: int = 0, rank_la
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": pid, "tid": 1, "ts": 1, "dur": 1}
     kernel = {"ph": "X", "cat": "kernel", "name": "add", "pid": 0, "tid": 7, "ts": 1, "dur": 1}
     rows = [kernel] * 3 + ([] if pid is None else [op]) + [FILLER] * filler
-    recorded = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
+    recorded = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": WORLD}}
     return {"schemaVersion": 1, "traceEvents": rows, **recorded} if rank_last else {**recorded, "traceEvents": rows}
 
 
@@ -247,7 +250,7 @@ def trace(
     """A device trace of a process that launches a kernel, and talks to another one or not, so many minutes later; None
     for one on a clock without a date.
     """
-    t = TraceBuilder(pid=pid, rank=rank, world_size=max(2, (rank or 0) + 1))
+    t = TraceBuilder(pid=pid, rank=rank, world_size=WORLD)
     with t.op("aten::mm"):
         t.launch("sgemm", stream=7, duration=20)
     if talks:

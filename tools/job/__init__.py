@@ -12,7 +12,8 @@ from .astra_sim_files import (
 from .build_report import BUILT, REPORT, BuildOptions, BuildReport, RankSummary, read_report, table, time_lines
 from .building import BuiltJob, Outcomes, Runner, build
 from .cross_rank import compare_ranks, ranks_in_words
-from .diagnosis import Diagnosis, Finding, diagnose, report
+from .diagnosis import Diagnosis, Finding, diagnose
+from .diagnosis_text import report
 from .merge_survey import MergeReport
 from .merging import TABLES_AND_QUERIES, WRITERS, merge_for_counting, merge_traces
 from .rank_comms import RankComms, issued_by, summarise_rank

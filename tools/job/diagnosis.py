@@ -5,10 +5,9 @@ with the other processes of the job, also what some of them lack that others hav
 one line for each kind.
 """
 
-import os
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,17 +15,17 @@ import numpy as np
 
 from ...converter.ranks import Calls, contradictions, match, ranks_text
 from ...linker.match import BY_NAME_ORDER, SMALLEST_AGREEMENT
-from ...schema.columns import bytes_text, format_counts, shortened
+from ...schema.columns import format_counts
 from ...schema.errors import DataError, Remedy
 from ...schema.progress import Progress, unwatched
 from ...schema.reasons import Reason
 from ..recognise import BARE_NUMBER, RANK_IN_NAME, InputKind, Trace, why_two_jobs
-from ..sync_records_advice import SETTING, sync_records_advice
-from ..terminal import NAMES_SHOWN, absent_ranks, in_one_line, list_counts, ranges, rank_rows
+from ..sync_records_advice import SETTING
+from ..terminal import NAMES_SHOWN, absent_ranks, list_counts, ranges
 from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of
 from ..workers import in_processes
 from .cross_rank import mark_of, usual_steps
-from .inspection import KERNELS_SHOWN, GroupCount, Inspection, KernelTime, inspect
+from .inspection import GroupCount, Inspection, inspect
 
 WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
@@ -34,11 +33,6 @@ RANK_SPELT = [pattern for pattern in RANK_IN_NAME if pattern is not BARE_NUMBER]
 MARKED = {"note": "fewer than others"}
 WORTH_PROCESSES = 32 << 20
 """So many bytes make up for starting processes."""
-HEADINGS = (
-    "rank", "world", "process", "size", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
-    "streams", "collectives", "syncs", "graphs", "graph activities", "files",
-)  # fmt: skip
-LONGEST_NAME = 90
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -364,99 +358,3 @@ def _processes(files: TraceFiles) -> list[Inspection]:
         process.records_rank, process.detail = device.records_rank, device.detail or msgspec.UNSET
         processes.append(process)
     return sorted(processes, key=lambda each: (each.rank is None, each.rank or 0, each.device, each.host))
-
-
-def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
-    """Returns processes, versions, longest kernels (with `every_process`, of each), what graphs lack, and findings.
-
-    Of different runs it returns that they are and the processes, with `every_process` all of it.
-    """
-    processes, findings = diagnosis.processes, diagnosis.findings
-    texts = [f"{finding.severity:<6} {in_words(finding)}" for finding in findings]
-    if not processes:
-        return "\n".join(map(in_one_line, texts))
-    if diagnosis.of_several_runs and not every_process:
-        apart = "; ".join(in_words(found) for found in findings if found.severity == WRONG and not found.where)
-        # files as the table names them
-        apart = f"{WRONG:<6} {apart.replace(f'{_common_folder(processes)}{os.sep}', '')}"
-        return "\n".join(map(in_one_line, [apart, "", *_table(processes, 0)]))
-    waiting = [process.name for process in processes if process.waits_without_record]
-    lines = [*sync_records_advice(process_names(waiting)), ""] if waiting else []
-    largest = 0 if diagnosis.of_several_runs else most_kernels(processes)
-    lines += [*_table(processes, largest), "", *_versions(processes)]
-    groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
-    for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
-        lines += ["", f"longest kernels, {title}"] if kernels else []
-        for kernel in kernels:
-            name = shortened(kernel.name, LONGEST_NAME)
-            lines.append(f"{kernel.total_us / 1000:>12.3f} ms {kernel.count:>8} × {name}")
-    lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
-    lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
-    notes = len(findings) - diagnosis.wrong
-    last = f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"
-    return "\n".join(map(in_one_line, [*lines, "", *texts, last]))
-
-
-def _table(processes: Sequence[Inspection], largest: int) -> list[str]:
-    """Returns the lines of the table, in which few kernels are marked beside the `largest` number."""
-    folder = _common_folder(processes)
-    return rank_rows(HEADINGS, (_row(process, largest, folder) for process in processes), alike=("world", "by", ""))
-
-
-def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
-    rank = "-" if process.rank is None else f"{process.rank}" + ("" if process.records_rank else "?")
-    pids = process.processes or ([] if process.host_process is None else [process.host_process])
-    pid = f"{pids[0]}" + ("" if len(pids) == 1 else f" +{len(pids) - 1}") if pids else "-"
-    files = " + ".join(os.path.relpath(path, folder) for path in process.files)
-    world = f"{process.world_size or '-'}"
-    if process.error:
-        return (rank, world, pid, bytes_text(process.bytes), *["-"] * (len(HEADINGS) - 5), files)
-    # rounded down: all but one is not 100 %
-    pct = 1000 * process.matched // (process.host_ops or 1) / 10
-    matched = f"{pct:g} %" if process.matched_by and process.host_ops else "-"
-    mark = mark_of(process.kernels, largest) if process.device else ""
-    counts = (
-        process.copies, process.devices, process.streams, process.collectives, process.sync_records,
-        process.graph_launches, process.graph_activities,
-    )  # fmt: skip
-    first = (rank, world, pid, bytes_text(process.bytes), f"{process.steps}", f"{process.host_ops or process.ops}")
-    return (*first, matched, process.matched_by or "-", f"{process.kernels}", mark, *map(str, counts), files)
-
-
-def _common_folder(processes: Iterable[Inspection]) -> str:
-    paths = (path for process in processes for path in process.files)
-    folders = {str(Path(path).absolute().parent) for path in paths}
-    return os.path.commonpath(folders) if folders else "."
-
-
-def _versions(processes: Sequence[Inspection]) -> list[str]:
-    where: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for process in processes:
-        for version in process.versions.items():
-            where[version].append(process.name)
-    everywhere = len(processes)
-    return [
-        f"{name:<24} {value}" + ("" if len(names) == everywhere else f" ({process_names(names)})")
-        for (name, value), names in where.items()
-    ]
-
-
-def _longest_of_all(processes: Iterable[Inspection]) -> list[KernelTime]:
-    """Returns the longest kernels of all processes, out of the longest of each."""
-    count, total = Counter[str](), defaultdict[str, float](float)
-    for process in processes:
-        for kernel in process.top_kernels:
-            count[kernel.name] += kernel.count
-            total[kernel.name] += kernel.total_us
-    longest = sorted(total, key=total.__getitem__, reverse=True)[:KERNELS_SHOWN]
-    return [KernelTime(name, count[name], total[name]) for name in longest]
-
-
-def _dropped(processes: Iterable[Inspection]) -> list[str]:
-    where, counts = defaultdict[str, list[str]](list), defaultdict[str, list[int]](list)
-    for process in processes:
-        for reason, count in process.dropped.in_words().items():
-            where[reason].append(process.name)
-            counts[reason].append(count)
-    lines = [f"{sum(counts[reason]):>12,} {reason} ({process_names(names)})" for reason, names in where.items()]
-    return lines or ["        none"]

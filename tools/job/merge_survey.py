@@ -10,8 +10,16 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...converter.ranks import Calls, awaits_all, begin_of_ranks, issued_at, match, recorded_calls, share_no_step
-from ...converter.ranks.clocks import clock_contradictions
+from ...converter.ranks import (
+    Calls,
+    awaits_all,
+    begin_of_ranks,
+    clock_contradictions,
+    issued_at,
+    match,
+    recorded_calls,
+    share_no_step,
+)
 from ...linker.link import link
 from ...linker.readers import read_device_trace, select
 from ...schema.columns import Categorical, Summary, SummaryRepr, group_ids, groupby
