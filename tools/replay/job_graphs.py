@@ -11,7 +11,7 @@ import numpy as np
 from ...converter.ranks import match, ranks_of, share_no_step, spans_of
 from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import CHANGED_BY, LOSSES, ExecutionGraph, NodeType, json_to_graph, read_et
+from ...schema.graph import CHANGED_BY, LOSSES, RANKS_OF_GROUP, ExecutionGraph, NodeType, json_to_graph, read_et
 from ...schema.io import path_is
 from ...schema.progress import unseen
 from ...schema.reasons import Counts, Reason, in_words
@@ -38,7 +38,9 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
     if len(changes) > 1:
         return f"some graphs are of a run changed by {', others by '.join(changes)}"
     copies = dict[tuple[int, bytes], int]()
-    for graph, rank in zip(graphs, ranks, strict=True):
+    # the copies of a scaled job are meant to be alike
+    is_scaled = any(name.startswith(RANKS_OF_GROUP) for graph in graphs for name in graph.metadata)
+    for graph, rank in zip(graphs, ranks, strict=True) if not is_scaled else ():
         if (first := copies.setdefault((graph.number("pid", -1 - rank), graph.start_ns.tobytes()), rank)) != rank:
             return f"ranks {first} and {rank} have the same process and times, so they are copies of one rank"
     times = zip(graphs, ranks, strict=True)

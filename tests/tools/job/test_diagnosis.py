@@ -202,8 +202,8 @@ def test_the_share_of_matched_ops_is_of_the_host_trace_if_that_has_any(folder, c
     host = json.loads((folder / "host_rank1.json").read_text())
     (folder / "host_rank1.json").write_text(json.dumps(host | {"nodes": host["nodes"][:2]}))
     command(folder)
-    shares = [line.split()[7:9] for line in capsys.readouterr().out.splitlines()[1:3]]
-    assert 40 < float(shares[0][0]) < 60 and shares[1][0] == "-"
+    shares = [line.split()[5:6] for line in capsys.readouterr().out.splitlines()[1:3]]
+    assert 40 < float(shares[0][0]) < 60 and shares[1] == ["-"]
 
 
 def test_a_file_that_breaks_off_is_wrong_and_what_was_lost_is_counted(folder: Path) -> None:
@@ -374,7 +374,7 @@ def test_json_is_one_object_with_processes_and_findings(jobs, capsys):
 def test_the_report_marks_asymmetry_and_lists_kernels(folder: Path) -> None:
     few_kernels(folder / "device_rank1.json", folder)
     text = report(diagnose([folder]))
-    assert [line for line in text.splitlines() if "device_rank1.json" in line and "LOW" in line]
+    assert [line for line in text.splitlines() if line.startswith("   1 ") and "LOW" in line]
     assert "longest kernels, all" in text and "ampere_sgemm" in text
 
 
