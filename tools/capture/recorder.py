@@ -5,9 +5,7 @@
             train(batch)
             recorder.step()
 
-Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the folder, both whole or neither. The times
-are those of the device trace, with the profiler alone; what ops do to which tensors is in the host trace. Modules,
-stacks and allocations, if asked for, are in `detail_rank{N}.json.gz`, of the steps of the host trace.
+Modules, stacks and allocations, if asked for, are in `detail_rank{N}.json.gz`, of the steps of the host trace.
 """
 
 from collections.abc import Callable, Collection
@@ -25,9 +23,7 @@ from .windows import Conflict, PairRecorder, check_no_other_profiler, is_distrib
 
 BY_RANK = "{trace}_rank{rank}"
 SETTLING_S = 0.01
-"""In a job of several processes recording goes on for so long after the last step: a communication of gloo that the
-step has waited for, and another thread ends then, has no end in the trace otherwise.
-"""
+"""How long several processes record on after the last step, as gloo's communication may end later in another thread."""
 
 
 def capture(
@@ -101,14 +97,11 @@ def capture(
 class Recorder:
     """Counts the steps of a loop, measures those without a profiler and records those that are active.
 
-    It prepares the profiler at a step, and records the device trace from the step `first` and the host trace from
-    `host` up to `end`. Where these begin together, it goes through the window in the order of a
-    `torch.profiler.profile` that has an observer, which not every version takes; otherwise the host trace takes over,
-    with the profiler `detail` beside it if there is one.
+    Where both traces begin together, it goes through the window in the order of a `torch.profiler.profile` that has an
+    observer, which not every version takes; else the host trace takes over, with the profiler `detail` beside it.
     """
 
     _open: "Recorder | None" = None
-    """The one of this process that records or is going to."""
 
     def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, *steps: int, detail: Any = None) -> None:
         self.steps = 0
@@ -187,9 +180,7 @@ class Recorder:
         self._timer.start()
 
     def _prepare(self) -> None:
-        """Has the profiler get ready. Alone it records from here on: the first steps are slower, and preparing takes so
-        long that others of the job get ahead of the loop, so that the steps to warm up are recorded without a mark.
-        """
+        """Has the profiler get ready, which takes long; alone it records from here on: warm-up steps have no mark."""
         check_no_other_profiler(self._torch)
         self._profiler.prepare_trace()
         self._ends.callback(self._cancel)

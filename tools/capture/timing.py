@@ -16,9 +16,7 @@ from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, 
 from .windows import synchronise, warn
 
 UNEVEN = 3.0
-"""If a step keeps the host, besides waiting for data, more than so many times as long as the median one takes, it did
-something else, such as compiling. Batches arrive unevenly where the loop waits for them.
-"""
+"""A step that keeps the host for more than so many median steps, besides waiting for data, did something else."""
 FEW = 0.2
 """Up to this share of steps may be uneven: they do not count. Of more nobody can say how long a usual step takes."""
 TURNS, BLOCKS, PAIRS = 3, 20, 20
@@ -30,13 +28,11 @@ LIMIT_S = 0.05
 
 
 class StepTimer:
-    """Measures the length of the steps between `start` and `stop`, devices included, and how much of it the loop
-    waits for its data loader; `lap` ends each step but the last.
+    """Measures the length of the steps between `start` and `stop`, devices included, and how long loops wait for data.
 
-    Recording slows every op, but not the processes of a loader, which get ahead of the loop: the traces do not tell how
-    long it waits. Meanwhile what takes the place of `next` of PyTorch's loaders measures in this thread: `waited_s` in
-    all, and `workers` is how many processes the loader with the most of them has. So many batches may be `ahead` of the
-    loop at first, as other steps were slower or capture began: the steps that take these do not count.
+    Processes of a loader get ahead of a loop that recording slows, so the traces do not tell how long it waits.
+    Meanwhile the `next` of PyTorch's loaders is replaced in this thread. Steps do not count that take the batches that
+    may be `ahead` at first; `workers` is how many processes the loader with the most of them has.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -117,9 +113,7 @@ class StepTimer:
             warn(f"{why}, so the loop may wait longer for its data than was measured; {advice}", stacklevel=5)
 
     def add_to(self, profiler: Any, further: dict[str, str]) -> None:
-        """Has the profiler, which must be recording, write what was measured, and what is `further` known, into its
-        trace; warns if it cannot.
-        """
+        """Has the profiler, which must be recording, write what was measured and `further` into its trace, or warns."""
         try:
             for key, value in (further | self._known).items():
                 profiler.add_metadata_json(key, json.dumps(value))
@@ -128,11 +122,10 @@ class StepTimer:
 
 
 def recording_cost(torch: Any, config: Any) -> dict[str, float]:
-    """Returns what a profiler with this config adds to the thread that runs an op, in µs: `op` for its begin and end,
-    and where there is a GPU `call` for a runtime call beyond its op. Empty, with a warning, where this cannot be told.
+    """Returns what a profiler with this config adds to a thread that runs ops (µs); empty, with a warning, if unknown.
 
-    A thread of its own runs a few thousand ops, with and without a profiler in turns. What is in force for the loop's
-    thread is not for it: gradients off, dispatch modes, a compiler that looks at frames.
+    `op` is for its begin and end, `call`, with a GPU, for a runtime call. A thread of its own runs ops with and without
+    a profiler, as what is in force for the loop's thread (no gradients, dispatch modes, a compiler) is not for it.
     """
     try:
         stream = None

@@ -1,8 +1,7 @@
 """Attached to a profiler: the host trace of each window that it records, and both traces where trace-build finds them.
 
-A pair is kept whole or not at all, and whoever runs the job is told where it is and what to do with it. PyTorch has one
-profiler and one execution trace observer at a time: what the installed one can record, and what else records, is asked
-first, and a failure is a warning.
+A pair is kept whole or not at all. PyTorch has one profiler and one execution trace observer at a time: what the
+installed one can record, and what else records, is asked first, and a failure is a warning.
 """
 
 import gc
@@ -37,9 +36,9 @@ class Conflict(RuntimeError):
 def check_no_other_profiler(torch: Any) -> None:
     """Raises Conflict where a profiler is active, or waits for the steps of its schedule.
 
-    The flag knows the profilers of all threads, the function those of this thread that were started otherwise than from
-    Python. One that was started and marks steps may not be active yet in its first steps: PyTorch counts the steps of
-    profilers until their block ends, but not whose they are, so they are looked for.
+    The flag knows the profilers of all threads, the function those of this thread not started from Python. One that
+    marks steps may not be active yet: PyTorch counts the steps of profilers, but not whose they are, so they are looked
+    for.
     """
     profilers, profile = torch.autograd.profiler, torch.profiler.profile
     is_active = profilers._is_profiler_enabled or torch.autograd._profiler_enabled()
@@ -90,9 +89,8 @@ def synchronise(torch: Any) -> None:
 def experimental_config(*, memory: bool = False, trace_only: bool = False) -> Any:
     """Returns what `torch.profiler.profile` is to get as `experimental_config`, as far as the installed PyTorch has it.
 
-    Records of what waits were for, and all threads, which the host trace always follows. For a profiler that records
-    `memory` only its own thread: PyTorch (issue 166121) loses allocations otherwise. `trace_only` makes no event
-    objects beside the file.
+    That records what waits were for, of all threads; but with `memory` of its own thread, as PyTorch (issue 166121)
+    loses allocations otherwise. `trace_only` makes no event objects beside the file.
     """
     torch = import_torch()
     options = {"enable_cuda_sync_events": True, "profile_all_threads": not memory, "trace_only": trace_only}
@@ -121,8 +119,7 @@ def device_profiler(**options: bool) -> Any:
 def record_synchronisation(torch: Any) -> None:
     """Has the profilers of this process record what waits were for, whatever their own experimental_config says.
 
-    PyTorch records it where either this switch or the config asks for it, so that the rest of a user's config stays as
-    it is. Without a GPU, and with one that is not CUDA's, there is nothing to record. A failure is warned of.
+    Without a GPU of CUDA there is nothing to record. A failure is warned of.
     """
     try:
         torch._C._profiler._set_cuda_sync_enabled_val(True)
@@ -132,10 +129,10 @@ def record_synchronisation(torch: Any) -> None:
 
 
 class PairRecorder:
-    """Records one window after the other; its methods raise whatever goes wrong.
+    """Records one window after the other into files of a folder; its methods raise whatever goes wrong.
 
-    Files go into a folder and are named by `name`, in which {trace}, {rank} and {window} stand for what they are of.
-    Raises ValueError for a folder that is a file, and for a name that two traces would have in common.
+    In `name` {trace}, {rank} and {window} stand for what a file is of. Raises ValueError for a folder that is a file,
+    and for a name that two traces would have in common.
     """
 
     def __init__(self, torch: Any, folder: str | Path, name: str, ranks: Collection[int] | None) -> None:
@@ -194,11 +191,10 @@ class PairRecorder:
         incomplete: str = "",
         measure: Callable[[], dict[str, float]] = dict[str, float],
     ) -> None:
-        """Keeps the traces of the window that has ended, those of one or two profilers and the host trace, or the
-        device trace alone, and says where they are.
+        """Keeps the traces of the window that has ended, of one or two profilers and the host, and says where they are.
 
-        The annotation of a step that did not end is `incomplete`. Of a device trace recorded alone `measure` says what
-        recording cost.
+        `incomplete` is the annotation of a step that did not end. `measure` says what recording a device trace alone
+        cost.
         """
         if self.records_this_rank and not self._window:
             raise DataError("no host trace: give the handler to the profiler as execution_trace_observer, too")
@@ -251,9 +247,7 @@ def _copy(trace: IO[bytes], output: IO[bytes], members: dict[str, Any], incomple
 
 
 def _check_whole(trace: Path) -> None:
-    """Raises DataError where PyTorch could not write all of a trace, which it does not say itself. Each ends with a
-    brace.
-    """
+    """Raises DataError where a trace does not end with a brace, as PyTorch does not say that it could not write it."""
     tail = b""
     if trace.exists():
         with trace.open("rb") as written:
@@ -295,19 +289,16 @@ class HostTraceObserver:
 
 
 def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, name: str = BY_WINDOW) -> Any:
-    """Returns what a `torch.profiler.profile` is to get both as `on_trace_ready` and as `execution_trace_observer`
-    (PyTorch 2.5 or newer).
+    """Returns what `torch.profiler.profile` gets as `on_trace_ready` and `execution_trace_observer` (from PyTorch 2.5).
 
         handler = trace_handler("traces")
         with torch.profiler.profile(schedule=…, on_trace_ready=handler, execution_trace_observer=handler) as profiler:
 
     Each window that the schedule records leaves a pair of traces in `folder`, named by `name` with {trace} (host or
-    device), {rank} and {window} (from 1). Only `ranks` leave theirs, all by default. A window that cannot be recorded
-    or written is warned of. From here on all profilers of this process record what CUDA's waits were for, which no
-    option of theirs switches off.
+    device), {rank} and {window} (from 1), or a warning. Only `ranks` leave theirs, all by default. From here on all
+    profilers of this process record what CUDA's waits were for.
 
-    Raises ImportError without PyTorch, ValueError for a folder that is a file and for a name that two traces would have
-    in common.
+    Raises ImportError without PyTorch, ValueError for a folder that is a file and for a name of two traces.
     """
     torch = import_torch()
     handler = TraceHandler(PairRecorder(torch, folder, name, ranks))
@@ -318,8 +309,7 @@ def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, n
 class TraceHandler:
     """Records the host trace while a profiler records the device trace, and keeps both once the profiler is done.
 
-    `start`, `stop` and `cleanup` are what PyTorch's profiler calls of its observers, `__call__` what it calls when a
-    trace is ready.
+    PyTorch's profiler calls `start`, `stop` and `cleanup` as of its observers, `__call__` when a trace is ready.
     """
 
     def __init__(self, pairs: PairRecorder) -> None:

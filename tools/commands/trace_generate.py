@@ -1,7 +1,4 @@
-"""The command trace-generate: writes the traces of a synthetic training job, and the truth about it.
-
-For each rank it writes a host and a device trace as the PyTorch profiler does, and truth.json.
-"""
+"""The command trace-generate: writes the traces of a synthetic training job, and the truth about it."""
 
 import argparse
 from dataclasses import asdict

@@ -71,13 +71,7 @@ def main(options: argparse.Namespace) -> None:
 
 
 def in_words(machine: "MachineCalibration") -> str:
-    """Returns what was measured of a machine, in µs.
-
-    >>> from execgraph.schema.machine import LatencyStats, MachineCalibration
-    >>> launch, gap = {"": LatencyStats(14_200, 20_000, 90)}, {"": LatencyStats(1_100, 2_000, 50)}
-    >>> in_words(MachineCalibration(clock_offset_ns=2900, launch=launch, gap=gap))
-    'launch latency 14.2 µs median, gaps 1.1 µs, device clock +2.9 µs'
-    """
+    """Returns what was measured of a machine: `launch latency 14.2 µs median, gaps 1.1 µs, device clock +2.9 µs`."""
     measured = (
         ("launch latency {} median", machine.launch),
         ("gaps {}", machine.gap),

@@ -5,8 +5,7 @@
     write_traces(run, "out", sync_records=True)
     changed = simulate(job, {"class:communication": 2.0})
 
-Jobs of other programs are built from a table of one's own, presets=PRESETS | {"mine": Preset(...)}. A program gets the
-`Process` that it is written for, and writes what the host threads of a rank do with kernels, layers and collectives.
+Jobs of other programs are built from a table of one's own, presets=PRESETS | {"mine": Preset(...)}.
 """
 
 from . import instructions as instructions, layers as layers, record as record, simulation as simulation

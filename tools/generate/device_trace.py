@@ -1,9 +1,7 @@
-"""Writes the device trace of a simulated rank, the Chrome JSON that Kineto would have written.
+"""Writes the device trace of a simulated rank, the Chrome JSON that Kineto would have written, rows in its order.
 
-Times are the machine's: those of activities on the clock of the device, all in its resolution. Times in are ns from the
-start of the run. They are written in µs: with three digits and relative to `baseTimeNanoseconds`, so that ns are exact,
-or whole and since the epoch, as Kineto did before it had that field. Rows stand as Kineto orders them: ops by thread,
-calls with their activities, annotations on streams, names of processes and threads.
+Times in are ns from the start of the run. They are written in µs, on the clocks of host and device: relative to
+`baseTimeNanoseconds` with three digits, or whole and since the epoch, as Kineto did before it had that field.
 """
 
 import json
@@ -57,7 +55,7 @@ def write_device_trace(path: str, head: dict[str, object], rows: Iterator[str]) 
 
 
 def device_rows(run: RankRun, sync_records: bool, resolved_events: bool, stacks: int) -> Iterator[str]:
-    """Returns the rows of the trace, in time linear in the events, with `stacks` calls of Python per called op.
+    """Returns the rows of the trace, with `stacks` calls of Python per called op.
 
     CUPTI records synchronisation if `sync_records`, and where events were recorded if `resolved_events`.
     """
@@ -130,9 +128,7 @@ def _shortened(numbers: tuple[int, ...]) -> str:
 
 
 class _Profile:
-    """A rank's run as its profiler sees it: the machine's resolution, the device's clock, the activities shown, and the
-    ids of ops.
-    """
+    """A rank's run as its profiler sees it: the machine's resolution, the device's clock, what is shown, ids of ops."""
 
     def __init__(self, run: RankRun) -> None:
         self.run, self.machine = run, run.job.machine

@@ -11,12 +11,9 @@ truth.json says what had to wait for what, by the semantics of CUDA and not by r
         "handoffs":  [[tid, given_ns, tid, taken_ns, waited], ...]}]}
 
 An activity is known by the correlation of its launch and its index among that launch's activities by start. `rf_id` is
-the Record function id of the innermost op (annotations included) around the launch, 0 if there is none. `event_waits`
-lead to an activity from one on another stream that an event, waited for by the stream, stood for; `graph_order` are
-edges between streams that a CUDA graph imposes and no trace records; the order within each stream comes on top of them.
-`host_waits` are what a blocking call waited for. Times are ns from the start of the run, which the traces put at
-baseTimeNanoseconds + 1000 * the first `ts` of kind "Trace"; a machine's device trace shows activities by the device's
-clock, and not those whose records were lost.
+that of the innermost op around the launch, 0 for none. `event_waits` and `graph_order` join activities of different
+streams, `graph_order` by a CUDA graph, which no trace records. Times are ns from the start of the run, which the traces
+put at baseTimeNanoseconds + 1000 * the first `ts` of kind "Trace"; activities may be by the device's clock, or lost.
 """
 
 import json
@@ -47,9 +44,7 @@ MB = 1_000_000
 
 
 class DeviceFormat(NamedTuple):
-    """A format of device traces: the ending of its files, and what writes one, given the head of Kineto's file and its
-    rows, as JSON texts.
-    """
+    """A format of device traces: the ending of its files, and what writes one of Kineto's head and rows, as JSON."""
 
     suffix: str
     write: Callable[[str, dict[str, object], Iterator[str]], None]
@@ -123,12 +118,9 @@ def write_traces(
 ) -> list[RankFiles]:
     """Writes the host and device trace of each rank (.gz if compressed) and truth.json; returns paths by rank.
 
-    Device traces are of one of the DEVICE_FORMATS.
-
-    Without `sync_records` the device trace has no cuda_sync rows; without `resolved_events` these do not know where
-    an event was recorded, as from CUDA 12.9 on. With `stacks` it has so many of Python's calls for each op that Python
-    called. `makespans` of changed runs go into the truth. Raises DataError if a file cannot be written, or the folder
-    holds traces of another job, which would then be mixed with this one.
+    The `format` is one of the DEVICE_FORMATS, `makespans` of changed runs go into the truth. Without `resolved_events`
+    cuda_sync rows do not know where an event was recorded, as from CUDA 12.9 on. `stacks` is how many of Python's calls
+    ops have. Raises DataError if a file cannot be written, or the folder holds traces of another job.
     """
     target, (suffix, write), ending = Path(folder), DEVICE_FORMATS[format], ".gz" if compress else ""
     make_folder(target)
@@ -163,8 +155,8 @@ def sized_job(
 ) -> Job:
     """Returns the job of this name and size on an undisturbed machine, or one that is drawn with a seed.
 
-    With `size_mb` it has as many steps as give about so many megabytes of uncompressed traces for each rank, whose
-    `stacks` are as of `write_traces`. Raises ValueError where there is no such job, or not of this size.
+    `size_mb` is about how many megabytes of uncompressed traces a rank has, which sets the steps; `stacks` are as of
+    `write_traces`. Raises ValueError where there is no such job, or not of this size.
     """
     machine = DEFAULT if machine_seed is None else draw_machine(machine_seed)
     of_steps = partial(build_job, name, ranks=ranks, layers=layers, seed=seed, machine=machine)

@@ -1,9 +1,7 @@
 """Writes the host trace of a simulated rank, as PyTorch's observer would have written it (schema 1.1.1-chakra.0.0.4).
 
-Nodes stand in the order in which their ops ended, ids grow with the order in which they began; tensors and storages
-take their ids from the same counter, one for each address that the observer meets. An op that has a tensor among its
-results but not among its inputs has made it, at an address of its own. After its last use another tensor takes the
-address, and with it the number. Tensors that no op makes keep theirs, as parameters do.
+Nodes stand in the order in which their ops ended, ids grow with their begins. Tensors and storages take ids from the
+same counter, one for each address: what an op makes has one that another tensor takes after its last use.
 """
 
 import json
@@ -89,8 +87,8 @@ def _memory_objects(values: Iterable[object]) -> list[MemoryObject]:
 class TensorIds:
     """The ids of a run's ops, and of the tensors in the arguments of each, all from one counter.
 
-    A memory object has several lives, each from the beginning of its first op to that of its last one, in the order in
-    which they begin; mentions are in the order of ops.
+    A memory object has several lives, each from the beginning of its first op to that of its last one; lives are in the
+    order in which they begin, mentions in the order of ops.
     """
 
     def __init__(self, run: RankRun, last_id: int) -> None:

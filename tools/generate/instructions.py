@@ -43,9 +43,10 @@ def call(name: str, ns: int, thread: Thread) -> None:
 
 @dataclass(slots=True)
 class Launch:
-    """A call that enqueues an activity: the device has it `submit_ns` into the call plus `latency_ns`; after its
-    predecessor the activity starts with a gap of `gap_ns`. With `return_ns` the call blocks, and returns that long
-    after the activity's end.
+    """A call that enqueues an activity, which the device has `submit_ns` into the call plus `latency_ns`.
+
+    After its predecessor it starts with a gap of `gap_ns`. With `return_ns` the call blocks until so long after its
+    end.
     """
 
     call: str

@@ -1,7 +1,6 @@
 """A job: its tensors, process groups, ops and activities, and what the host threads of each rank do.
 
-Times are integer ns at factor 1. Ops and tensors are shared between the steps of a job, so a step costs only its
-instructions, which are made anew on each call.
+Times are integer ns at factor 1. Steps share ops and tensors, but make their instructions anew on each call.
 """
 
 import math
@@ -67,10 +66,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """The arguments of one collective or send/recv, as `record_param_comms` records them.
-
-    `rank` is the caller's rank in the group, or the peer's for send and recv.
-    """
+    """The arguments of `record_param_comms`; `rank` is the caller's in the group, or the peer's for send and recv."""
 
     name: str
     group: Group

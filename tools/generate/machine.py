@@ -1,9 +1,7 @@
-"""The machine that a job runs on, what launching costs there, how its clocks read, what goes wrong; and how much longer
-things take in a changed job.
+"""The machine that a job runs on: what launching costs, how clocks read, what goes wrong; and factors of changed jobs.
 
 A job's program is drawn with a machine's figures and its traces are written with them, so a changed run of the job
-meets the same machine. `draw_machine` gives every seed one of its own; DEFAULT is an undisturbed one with perfect
-clocks.
+meets the same machine. `draw_machine` gives every seed one of its own; DEFAULT is undisturbed, with perfect clocks.
 """
 
 import math
@@ -32,11 +30,7 @@ class Clock:
     drift_ppb: int = 0
 
     def read(self, ns: Times) -> Times:
-        """Returns what the clock reads at a time (ns from the start of the run), in ns on the host's clock.
-
-        >>> Clock(-3000, 100_000).read(20_000_000)
-        19999000
-        """
+        """Returns what the clock reads at a time (ns from the start of the run), in ns on the host's clock."""
         return ns + self.offset_ns + ns * self.drift_ppb // 1_000_000_000
 
 
@@ -51,12 +45,10 @@ class Stalls:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`latency_ns` from a launch's submission to its arrival, `gap_ns` from one activity to the next of a stream, both
-    around their mean; `return_factor` is how long waiting calls take to return, times the usual.
+    """A machine's figures: `latency_ns` from submission to arrival, `gap_ns` between activities, on average.
 
-    Rank r has the r-th of the `clocks`, and again the first after the last. All times are written in `whole_us` or in
-    ns. A device runs `at_once` activities at the same time, any number if that is None. The share `lost` of the
-    activities is not in its trace.
+    Waiting calls take `return_factor` times the usual to return. Rank r has the r-th of the `clocks`, in turns. A
+    device runs `at_once` activities, None for any number. The share `lost` of the activities is not in its trace.
     """
 
     name: str = "default machine"
@@ -108,14 +100,13 @@ def log_uniform(random: Random, low: float, high: float) -> float:
 
 
 class Factors:
-    """Factors by name and class: `scale` has factors of `class:NAME` or a regular expression; factors multiply.
-    `unused` are those that applied to nothing so far.
-
-    Raises ValueError for a class, an expression or a factor that is none.
+    """Factors by `class:NAME` or regular expression, which multiply; `unused` applied to nothing so far.
 
     >>> factors = Factors({"class:computation": 2.0, "gemm": 0.5})
     >>> factors.of("sgemm_128", NodeClass.COMPUTATION), factors.of("fill", NodeClass.COMPUTATION)
     (1.0, 2.0)
+
+    Raises ValueError for a class, an expression or a factor that is none.
     """
 
     def __init__(self, scale: Changes) -> None:

@@ -1,10 +1,7 @@
-"""Collectives and messages as PyTorch's NCCL back end runs them, on a stream of their own, ordered by events; and what
-uses them: exchanges that are differentiable, DistributedDataParallel's reducer, which all-reduces gradients a bucket at
-a time while backward goes on, and shards of parameters that are gathered for use.
+"""Collectives and messages as PyTorch's NCCL back end runs them, on a stream of their own, and what uses them.
 
-The network: a ring of n ranks takes 2(n - 1) steps for an all-reduce and n - 1 for an all-gather or a reduce-scatter,
-each with a latency of its own; the messages of an all-to-all go at once. On top comes the time of the bytes that a rank
-puts on its link: nccl-tests' share of the size, (n - 1)/n and for an all-reduce twice that.
+A ring of n ranks takes 2(n - 1) steps for an all-reduce, n - 1 for an all-gather or a reduce-scatter, each with a
+latency; the messages of an all-to-all go at once. On top comes the time of nccl-tests' share of the bytes.
 """
 
 import contextlib
@@ -213,8 +210,8 @@ def exchange(
 ) -> Callable[[], Tensor]:
     """Begins a differentiable all-to-all on the main thread; returns what waits for it and gives the tensor received.
 
-    What is computed in between runs beside it, in backward too. `rows` are those that each member sends to each,
-    equally many where they are not given.
+    What is computed in between runs beside it. `rows` are those that each member sends to each, by default equally
+    many.
     """
     own = communicator.group_rank
     there, back = (rows[own], tuple(row[own] for row in rows)) if rows else ((), ())
@@ -246,10 +243,7 @@ def exchange(
 
 
 def buckets(communicator: Communicator, inputs: list[int]) -> Hooks:
-    """Returns the hooks of gradient buckets, of LAYERS_PER_BUCKET layers each, which are all-reduced when full.
-
-    A layer has weights from its `inputs` to the job's width, and biases.
-    """
+    """Returns the hooks of gradient buckets, of LAYERS_PER_BUCKET layers from `inputs` each, all-reduced when full."""
     process, filled = communicator.process, dict[int, int]()
 
     def hook_of(layer: int) -> OnGradient:

@@ -1,7 +1,6 @@
 """Writes a generated device trace as Nsight Systems exports its reports: an SQLite database.
 
-Ops are the NVTX ranges that PyTorch's emit_nvtx makes of them. The format has no place for arguments of ops beyond
-shapes, for collectives and for process groups; a host trace holds these.
+Ops are NVTX ranges as of PyTorch's emit_nvtx. A host trace holds collectives, groups and arguments beyond shapes.
 """
 
 import json

@@ -1,8 +1,4 @@
-"""What happened in a simulated run, in columns: ops, calls, activities, synchronisations, and why things had to wait;
-and the numbers by which they are known in traces.
-
-Row i of a table is the i-th thing of its kind that began. Times are int64 ns from the start of the run.
-"""
+"""What happened in a simulated run, in columns: row i of a table is the i-th that began; times are int64 ns."""
 
 from array import array
 from collections.abc import Sequence
@@ -59,13 +55,11 @@ HANDOFFS = ("source", "given_ns", "target", "taken_ns", "waited")
 
 
 class RankRun:
-    """The run of one rank; its process by pid, device index, the OS ids of its threads (the main thread's is the pid),
-    and its groups.
+    """The run of one rank; the pid is the id of its main thread.
 
-    `op`, `activity` and `name` are positions in `op_table`, `activity_table` and `call_names`. An op's `forward_open`
-    is the open row on the thread of the differentiated op; a call's `op` the innermost open one; an activity's `node`
-    the id in the launched graph (0: no graph). `syncs` are CUPTI's records of waiting calls: `kind` in SYNC_KINDS, the
-    waiting stream, the event and where it was made. `event_waits` and `graph_order` join activities, `host_waits` calls
+    `op`, `activity` and `name` are positions in `op_table`, `activity_table` and `call_names`. `forward_open` is the
+    open row on the thread of the differentiated op, an activity's `node` the id in the launched graph (0: no graph).
+    `syncs` are CUPTI's records of waiting calls. `event_waits` and `graph_order` join activities, `host_waits` calls
     and activities. In `handoffs` thread `source` gave at `given_ns` what `target` took at `taken_ns`; `waited` is 1 if
     the target had to wait.
     """
@@ -135,10 +129,7 @@ def record_function(op: int) -> int:
 
 
 def is_recorded(run: RankRun) -> Bool:
-    """Returns which activities are shown: all but a lost share, which ended one after the other within the run.
-
-    Their launch calls are shown, as the profiler keeps records of calls and of activities apart.
-    """
+    """Returns which activities are shown: all but a lost share, which ended one after the other within the run."""
     by_end = np.argsort(as_numpy(run.activities.end), kind="stable")
     lost = round(run.job.machine.lost * len(by_end))
     first = (len(by_end) - lost) * (run.rank + 1) // (run.rank + 2)

@@ -1,7 +1,6 @@
-"""Writing one rank's program: what its host threads do, its tensors, and the autograd tape of the step.
+"""Writes one rank's program: what its host threads do, its tensors, and the autograd tape of the step.
 
-Each method of a `Script` adds the instructions of one thing that PyTorch does. Durations are drawn around their mean
-from the rank's own random numbers, so equal seeds give equal programs.
+Durations are drawn around their mean from the rank's own random numbers, so equal seeds give equal programs.
 """
 
 import contextlib
@@ -77,10 +76,7 @@ EARLY_START = 0.1
 
 
 class Script:
-    """The program of a thread. `events` numbers the process's CUDA events by name; `stalls` draws random stalls.
-
-    Ops that are equal in name and arguments become one object, whatever the step.
-    """
+    """The program of a thread; ops equal in name and arguments are one object. `events` numbers CUDA events by name."""
 
     def __init__(self, random: Random, stalls: Random, events: dict[str, int], machine: Machine) -> None:
         self.instructions: list[Instruction] = []
@@ -241,10 +237,9 @@ class Node:
 class Process:
     """The parts of a rank's program share its random numbers, events, tensors by name, and communication counters.
 
-    `compute` is the stream on which layers run from now on, and their backward; `sequence` is the autograd sequence
-    number that the next differentiable op takes. `parameters` are those of the step, each with its gradient; where
-    gradients are reduced in buckets, the optimizer takes the `views` of these. Backward ends with the waits
-    `at_end`, of one communication stream after the other.
+    `compute` is the stream of layers from now on, `sequence` the autograd sequence number of the next differentiable
+    op. `parameters` are those of the step, each with its gradient; where gradients are reduced in buckets, the
+    optimizer takes their `views`. Backward ends with the waits `at_end`, of one communication stream after the other.
     """
 
     def __init__(self, job: Job, rank: int, size: Size) -> None:

@@ -1,13 +1,8 @@
-"""Simulates a job, with durations scaled where asked: a job in, what ran when out.
+"""Simulates a job, with durations scaled where asked: a job in, what ran when out; equal input gives the equal run.
 
-Host threads advance in the order of time, what they launch runs on the devices' streams, and a thread that waits for
-a device or for another thread stands still until it is woken. Equal input gives the equal run. Not modelled: kernels
-that slow each other down otherwise than by keeping each other from starting.
-
-A stream runs one activity after another in the order of submission. An activity is ready when its launch has reached
-the device and, a gap later, all it follows has ended; it starts then, or once fewer than the device runs at once are
-running. Members of a rendezvous end together; they always find room, or ranks could hold each other up for ever. Times
-are ns.
+Host threads advance in the order of time. A stream runs one activity after another: each once its launch has reached
+the device, what it follows has ended a gap ago, and fewer run than the device runs at once. Members of a rendezvous end
+together and always find room, or ranks could hold each other up for ever. Kernels do not slow each other down.
 """
 
 import heapq
@@ -37,8 +32,9 @@ class Rendezvous(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """An activity from its launch on, a row of its rank's table, that takes `ns`. It is ready at `available` and a gap
-    after all that it follows, of which `open` are not known to have ended; `end` is NONE until it is known.
+    """An activity from its launch on, a row of its rank's table, that takes `ns`; `open` counts what it waits for.
+
+    It is ready at `available` and a gap after all that it follows; `end` is NONE until it is known.
     """
 
     rank: int
@@ -62,10 +58,7 @@ class Running:
 
 @dataclass(slots=True)
 class Stream:
-    """`tail` was enqueued last; the next activity also has to wait for `waits` (of events, one for each stream) and for
-    the `branches` of a graph that was launched on this stream. `queue` has the latest launches, each with the one
-    before it.
-    """
+    """A stream: `tail` was enqueued last, the next activity waits for `waits` of events and `branches` of graphs."""
 
     tail: Running | None = None
     queue: deque[tuple[Running, Running | None]] = field(default_factory=lambda: deque(maxlen=QUEUE_LIMIT))
@@ -119,8 +112,8 @@ class Process:
 class Simulation:
     """A run on its way, with the devices of all ranks.
 
-    `ready` is a heap of the threads that can go on, `ready_activities` one of the activities that are ready, by time;
-    `met` has the kernels of collectives that some members have not reached.
+    `ready` is a heap of threads, `ready_activities` one of activities, by time; `met` has incomplete collectives'
+    kernels.
     """
 
     def __init__(self, job: Job, factors: Factors) -> None:
@@ -144,8 +137,7 @@ class Simulation:
     def run(self) -> None:
         """Lets happen what is next in time, on a device or a host thread, until nothing is left.
 
-        What a thread submits reaches its device later than the thread's own time, so activities that are ready by then
-        come in order.
+        What a thread submits reaches its device later than the thread's own time, so activities come in order.
         """
         threads, activities = self.ready, self.ready_activities
         while threads or activities:
@@ -273,10 +265,9 @@ class Thread:
 
 
 def simulate(job: Job, scale: Changes = (), *, refuse_unused: bool = False) -> Run:
-    """Runs a job with durations multiplied as `scale` says (see `Factors`): host work, calls, activities.
+    """Runs a job with durations multiplied as `scale` says (see `Factors`): host work, calls, activities. O(n log n).
 
-    Waiting follows from that; launch latencies and the gaps between activities stay as they are. O(n log n) in the
-    instructions, which are made step by step. Raises ValueError for an unknown scaling, with `refuse_unused`
+    Launch latencies and gaps stay as they are. Raises ValueError for an unknown scaling, with `refuse_unused`
     RequestError for one that applies to nothing in the job.
     """
     factors = Factors(scale)

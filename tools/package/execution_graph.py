@@ -1,7 +1,4 @@
-"""The execution graph as users hold it: its nodes one by one or as a table, and what to ask of it next.
-
-Nodes and the dependencies between them are views of its columns: nothing is copied.
-"""
+"""The execution graph as users hold it: nodes and dependencies are views of its columns, so nothing is copied."""
 
 import warnings
 from collections.abc import Iterator, Sequence

@@ -319,9 +319,7 @@ def _poor_fits(built: building.BuildReport | None, simulation: AstraSimOptions) 
 
 
 def _job_in(output: FilePath | None, argument: str, make: Callable[[Path], Job]) -> Job:
-    """Returns the job that `make` writes into the folder `output`; without one into a temporary folder, which is
-    removed with the job, or at once if there is none.
-    """
+    """Returns the job that `make` writes into `output`, or into a temporary folder that is removed with the job."""
     if output is not None:
         return make(given_path(output, argument, "a folder as output"))
     folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))

@@ -80,10 +80,9 @@ def lanes_chart(
     max_nodes: int,
     critical: Rows | None = None,
 ) -> "alt.Chart":
-    """Returns a chart with a lane for each thread and stream, and a bar for each node.
+    """Returns a chart with a lane for each thread and stream, and a bar for each node; raises ValueError without any.
 
-    It is of one stream, a time in µs and at the most so many nodes, the longest. Nodes beside the `critical` ones are
-    faded, if any are given. Raises ValueError where no node is left.
+    It is of one stream, a time in µs, and at most so many nodes, the longest. Beside `critical` nodes others are faded.
     """
     require("chart")
     import altair as alt
@@ -129,10 +128,7 @@ def _lane_labels(work: Workload) -> list[str]:
 
 
 def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":
-    """Returns a chart with a bar for each rank: how long its streams work, by class of work.
-
-    Where nothing runs on a device, how long its threads work and communicate.
-    """
+    """Returns a chart with a bar for each rank: how long its streams, or without any its threads, work, by class."""
     require("chart")
     import altair as alt
 

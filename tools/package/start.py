@@ -1,7 +1,6 @@
 """How the installed commands start: `start.trace_link()` loads and runs trace-link, and so on for all.
 
-To load a command and its libraries takes most of a second, in which a signal is to end it as it does later: in one
-line. So nothing that takes long is loaded here.
+Loading takes most of a second, in which a signal is to end the command in one line: nothing that takes long is here.
 """
 
 import atexit
@@ -57,10 +56,7 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
 
 
 def _open_closed_streams() -> None:
-    """Opens closed standard streams on the null device, so that no file gets their descriptors and their output.
-
-    Python still treats closed input and output as closed, and reports that; what goes to standard error is dropped.
-    """
+    """Opens closed standard streams on the null device, so that no file gets their descriptors and their output."""
     for number in range(3):
         try:
             os.fstat(number)
