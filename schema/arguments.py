@@ -1,7 +1,4 @@
-"""What callers from Python give as arguments, checked, and the answer to what is of the wrong kind.
-
-`call` is what the caller wrote, such as "link(rank=…)".
-"""
+"""Checks what callers from Python give as arguments; `call` is what the caller wrote, such as "link(rank=…)"."""
 
 import io
 import math
@@ -46,11 +43,7 @@ KNOWN_ENDINGS = (
 
 
 def wrong_argument(call: str, expected: str, argument: object) -> TypeError:
-    """Returns the exception for an argument of the wrong kind, whose text says what the call takes.
-
-    >>> wrong_argument("replay(graph)", "an ExecutionGraph or the path of a .et file", 3)
-    TypeError('replay(graph) takes an ExecutionGraph or the path of a .et file, not int')
-    """
+    """Returns the exception for an argument of the wrong kind, whose text says what the call takes."""
     return TypeError(f"{call} takes {expected}, not {type(argument).__name__}")
 
 
@@ -62,12 +55,7 @@ def given(argument: object, kind: type[T], call: str, expected: str) -> T:
 
 
 def whole_number(argument: object, call: str, least: int | None = None) -> int:
-    """Returns a whole number. Raises TypeError for anything else, ValueError for one below the `least`.
-
-    >>> whole_number("0", "link(rank=…)")
-    Traceback (most recent call last):
-    TypeError: link(rank=…) takes a whole number, not str
-    """
+    """Returns a whole number. Raises TypeError for anything else, ValueError for one below the `least`."""
     try:
         number = operator.index(argument)  # type: ignore[arg-type]
     except TypeError:
@@ -127,20 +115,12 @@ def flags(call: str, **arguments: object) -> None:
 
 
 def is_path(argument: object) -> TypeGuard[FilePath]:
-    """Returns whether a path is meant.
-
-    >>> is_path("host.json.gz"), is_path(None)
-    (True, False)
-    """
+    """Returns whether a path is meant."""
     return isinstance(argument, str | os.PathLike)
 
 
 def is_file(argument: object) -> TypeGuard[InputFile]:
-    """Returns whether a path or an open file is meant.
-
-    >>> is_file("host.json.gz"), is_file(io.BytesIO()), is_file(None)
-    (True, True, False)
-    """
+    """Returns whether a path or an open file is meant."""
     return is_path(argument) or _is_open(argument)
 
 
@@ -151,10 +131,7 @@ def _is_open(argument: object) -> TypeGuard[IO[bytes]]:
 
 @contextmanager
 def path_of(file: InputFile) -> Iterator[str]:
-    """Yields the path of a file; of an open file that of a copy of what is left to read, which is then removed.
-
-    Raises TypeError for a file that is open as text, and for what is no file.
-    """
+    """Yields the path of a file, of an open one that of a temporary copy of what is left; TypeError for any other."""
     if isinstance(file, str | os.PathLike):
         yield os.fspath(file)
         return

@@ -1,8 +1,4 @@
-"""Numbers for communicator groups, which are the same on every rank, and the file that describes them to simulators.
-
-The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit number as text, and the ranks in ring
-order.
-"""
+"""Numbers for communicator groups, the same on every rank, and the file that describes them to simulators."""
 
 import os
 import re
@@ -33,23 +29,15 @@ IGNORED = "empty"
 def number_groups(rank_lists: Iterable[Sequence[int]]) -> dict[RankList, int]:
     """Numbers every distinct rank list from 1 on: larger groups first, then by their ranks.
 
-    The result depends on nothing but the set of lists, so every rank that knows all of them numbers them alike. A list
-    in another order is another group (another ring). Groups of one talk to nobody and get no number, nor do groups with
-    a member that is not there (-1).
-
-    >>> number_groups([[2, 3], [0, 1, 2, 3], [0, 1], [2, 3], [2]])
-    {(0, 1, 2, 3): 1, (0, 1): 2, (2, 3): 3}
+    Every rank that knows all lists numbers them alike. A list in another order is another group (another ring). Groups
+    of one talk to nobody and get no number, nor do groups with a member that is not there (-1).
     """
     unique_lists = {tuple(ranks) for ranks in rank_lists if len(ranks) > 1 and min(ranks) >= 0}
     return {ranks: number for number, ranks in enumerate(sorted(unique_lists, key=lambda r: (-len(r), r)), start=1)}
 
 
 def natural(name: str) -> tuple[int, str]:
-    """Sorts the names of groups: numbers by size.
-
-    >>> sorted(["10", "9", "1"], key=natural)
-    ['1', '9', '10']
-    """
+    """Returns the key by which names of groups are sorted: numbers by size."""
     return len(name), name
 
 

@@ -18,9 +18,5 @@ BYTES_OF_DTYPE = {name: size for size, names in _BYTES.items() for name in names
 
 
 def bytes_per_element(dtype: str, unknown: int = 1) -> int:
-    """Returns the size of a dtype by any of the names that PyTorch writes; `unknown` for another name.
-
-    >>> bytes_per_element("c10::BFloat16"), bytes_per_element("Float8_e4m3fn"), bytes_per_element("long int")
-    (2, 1, 8)
-    """
+    """Returns the size of a dtype by any of the names that PyTorch writes; `unknown` for another name."""
     return BYTES_OF_DTYPE.get(re.sub(r"c10::|torch\.|[^a-z0-9]", "", dtype.lower()), unknown)

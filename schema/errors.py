@@ -48,11 +48,7 @@ def said_to(readers: Audience) -> Iterator[None]:
 
 
 class Spelled(NamedTuple):
-    """What the terminal and Python call differently; as text, what its readers call it.
-
-    >>> str(Spelled("--rank N", "rank=N"))
-    'rank=N'
-    """
+    """What the terminal and Python call differently; as text, what its readers call it."""
 
     in_terminal: str
     in_python: str
@@ -62,11 +58,7 @@ class Spelled(NamedTuple):
 
 
 class Remedy(Enum):
-    """The options and commands that mend something, by which errors and notes name them.
-
-    >>> f"choose one with {Remedy.RANK}"
-    'choose one with rank=N'
-    """
+    """The options and commands that mend something, by which errors and notes name them."""
 
     ALLOW_MISMATCH = Spelled("--allow-mismatch", "allow_mismatch=True")
     ASTRA_SIM = Spelled("convert with --target astra-sim", 'build the job with execgraph.build(…, target="astra-sim")')
@@ -172,8 +164,6 @@ def nearest(word: str, choices: Iterable[str], listed: bool = True) -> str:
 
     >>> print(f"unknown target 'astrasim'{nearest('astrasim', ['generic', 'astra-sim'])}")
     unknown target 'astrasim': did you mean 'astra-sim'?
-    >>> print(f"unknown target 'x'{nearest('x', ['generic', 'astra-sim'])}")
-    unknown target 'x': choose from generic, astra-sim
     """
     spelled = {choice.lower(): choice for choice in choices}
     # such as --dp for --data-parallel
@@ -220,9 +210,7 @@ OPTIONAL = {
     "polars": Optional("a polars.DataFrame", ("polars",), "polars"),
     "torch": Optional("recording traces", ("torch",), "torch"),
 }
-"""By the extra of pyproject.toml, or the library that it is. The extra `isal` is not here: gzip is read without it,
-only slower.
-"""
+"""By the extra of pyproject.toml, or the library that it is; not `isal`, without which gzip is only read slower."""
 
 
 def require(name: str, where: str = "") -> None:

@@ -1,14 +1,10 @@
-"""Takes the elements of an array out of damaged JSON text and mends those that do not decode.
+"""Takes the elements of an array out of damaged JSON text and mends those that do not decode. Linear in the text.
 
-It mends what profilers are known to write wrongly: names with quotes, backslashes and control characters in them, bytes
-that are no UTF-8, NaN and its like, and commas too many or too few. What the end of the file cuts off, and rows of
-another kind, are left out; any other damage is refused, with the byte where it stands.
+It mends what profilers are known to write wrongly. What the end of the file cuts off, and rows of another kind, are
+left out; any other damage is refused. `Damage` records every stretch of text that is no element.
 
-Where another element may start is guessed by the first key of the first element: of `[{"a":1},{"a":2` the starts are at
-1 and 9. The text up to the next start is an element if it decodes; if it only lacks its end, that start was part of a
-text in it, and the one after is tried.
-
-Nothing is lost in silence: the `Damage` records every stretch of text that is no element. Linear in the text.
+Another element may start where the first key of the first one is: of `[{"a":1},{"a":2` at 1 and 9. The text up to the
+next start is an element if it decodes; if it only lacks its end, that start was part of a text in it.
 """
 
 import re
@@ -33,9 +29,7 @@ TOKEN = re.compile(
     rb"|(?P<number>[-+]?(?:nan|inf)[\w()]*|[-+]?\.?\d[\w.+-]*)",
     re.DOTALL | re.IGNORECASE,
 )
-"""A text that is a value in an object ends where another key or the object's end follows; others at their next
-plausible quote.
-"""
+"""A text that is a value ends where another key or the object's end follows; others at their next plausible quote."""
 IN_TEXT = re.compile(
     rb'(?P<valid>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\["\\/bfnrt])'
     rb'|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|(?P<backslash>\\)|(?P<quote>")|(?P<control>[\x00-\x1f])',
@@ -136,12 +130,7 @@ class Structure(NamedTuple):
 
 
 def structure_of(text: bytes) -> Structure:
-    """Returns the structure of a text in an array that begins between two elements. Linear in the text.
-
-    >>> commas, end = structure_of(b'{"a":"},{"},{"b":[1,2]}]')
-    >>> commas.tolist(), end
-    ([11], 23)
-    """
+    """Returns the structure of a text in an array that begins between two elements. Linear in the text."""
     plain = np.frombuffer(text.replace(rb"\\", ESCAPED).replace(rb"\"", ESCAPED), np.uint8)
     commas: list[Int64] = [np.empty(0, np.int64)]
     quotes = depth = 0
@@ -163,9 +152,6 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
     """Returns where the array under a top-level key, or the text's own array, begins; None if it has not come yet.
 
     Keys on deeper levels are passed over, unless the text is damaged before it, or has `ended` without it.
-
-    >>> opening_of(b'{"a":{"rows":[1]},"rows":[2', "rows", ended=False)
-    26
     """
     if only := re.match(rb"\s*\[", text):
         return only.end()
@@ -199,11 +185,9 @@ class Elements:
         self._start: re.Pattern[bytes] | None = None
 
     def take(self, text: bytes, at: int, last: bool, sound: bool = False) -> tuple[list[bytes], int]:
-        """Returns the elements of a text at byte `at`, and how much of it is done; it may be `sound` JSON of another
-        kind.
+        """Returns the elements of a text at byte `at`, and how much of it is done. Raises DataError beyond mending.
 
-        The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's
-        end is left. Raises DataError for an element that cannot be mended.
+        The last element may go on, so it is taken with `last` only. A `sound` text may be JSON of another kind.
         """
         if sound:
             commas = structure_of(text).commas.tolist()
@@ -267,9 +251,7 @@ class Elements:
             self.damage.count(Reason.MISPLACED_COMMAS, at, len(separator))
 
     def _read(self, body: bytes, at: int) -> list[bytes]:
-        """Returns an element, mended if needed; none where it is JSON of another kind, which is lost, as is what stands
-        between the ends of a file and another one behind it.
-        """
+        """Returns an element, mended if needed; none where it is JSON of another kind, or between joined files."""
         if not body:
             return []
         if (sound := self._decodable(body, at)) is not None:

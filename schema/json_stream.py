@@ -1,9 +1,7 @@
 """Reading a large JSON object whose bulk is one array of objects, in pieces, with a typed decoder.
 
-A piece ends where the text looks like the start of another element. The look is proven by decoding: a wrong cut leaves
-brackets or quotes open. Where none of a few looks is right, brackets and quotes are followed, which is exact and takes
-longer. Memory stays at one piece, whatever the size of the file. Text that does not decode is damaged: a reader that
-was given a `Damage` takes the elements one by one, mends what it can, and says there what it could not use.
+A piece ends where the text looks like the start of another element, which decoding proves. Where none of a few looks
+is right, brackets and quotes are followed, which takes longer. Memory stays at one piece, whatever the file's size.
 """
 
 import io
@@ -56,14 +54,9 @@ class CutOff(EOFError):
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
-    Once the first list is there, `head` is what stands before the elements.
-
-    `has_array` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
-    damaged text is left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and
-    `document` closed after it.
-
-    What matches `skip_pattern`, an element with the comma behind it, is cut out of the text, where the rest decodes
-    without it, and counted in `skipped`.
+    `head` is what stands before the elements, known with the first list. Without an array, `document` is the text, of a
+    long one the beginning; so is a damaged text, but with `damage` it is read as far as it goes. What matches
+    `skip_pattern`, an element with the comma behind it, is cut out and counted in `skipped`.
     """
 
     def __init__(
@@ -254,10 +247,7 @@ class ArrayReader(Generic[T]):
 
 
 def _known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the values of the keys, wherever they are in a text that is no JSON as a whole, mended if needed.
-
-    Of a key that stands there several times the first readable value. Of a long text only the ends are looked at.
-    """
+    """Returns the first readable value of each key, mended, in a text that is no JSON; of a long one from its ends."""
     decoder, values = json.JSONDecoder(strict=False), {}
     ends = text if len(text) <= 2 * END_READ else text[:END_READ] + b"," + text[-END_READ:]
     document = mend(ends).text.decode("utf-8", "replace")

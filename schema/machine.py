@@ -1,8 +1,4 @@
-"""What a trace says of the machine that it was recorded on: the offset of its clocks, and its usual latencies.
-
-Every threshold in linking and converting follows from these measurements. The constants here are what is not measured,
-with unit and evidence.
-"""
+"""What a trace says of its machine, from which all thresholds follow; the constants here are what is not measured."""
 
 from typing import Annotated, NamedTuple
 
@@ -22,23 +18,19 @@ AGREEING = 3
 LAUNCHES = 0.5
 """If this share of the calls of a name launched activities, the other calls of that name lost theirs."""
 CROWDED = 0.9
-"""A device counts as full if this share of the activities that were ready while it ran as many as ever started just as
-another one ended,
-"""
+"""A device counts as full if this share of what was ready while it was busiest started just as another one ended,"""
 BY_CHANCE = 0.01
 """and if the probability that they did so by chance is at most this."""
 ENOUGH = 5
 """The statistics of a name need this many samples; with fewer the ones of all machines count."""
 FENCE = 3.0
-"""The upper limit of usual times: this many interquartile ranges above the upper quartile (Tukey's outer fence),
-"""
+"""The upper limit of usual times: so many interquartile ranges above the upper quartile (Tukey's outer fence),"""
 COMMON = 0.98
 """or this quantile, if that is higher."""
 SLOWEST = 25_000
 """ns: the longest usual launch latency of any machine measured. A few samples with a longer median are waits."""
 HOST_TRACE_US = 16
-"""By how much recording a host trace slows an op: measured on one H100 with PyTorch 2.11, the table of docs/capture.md.
-"""
+"""By how much recording a host trace slows an op: measured on one H100 with PyTorch 2.11, see docs/capture.md."""
 
 
 class LatencyStats(msgspec.Struct, frozen=True):
@@ -57,10 +49,8 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
     """Clock offset and latencies of the machine that a trace was recorded on, in ns.
 
     Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are times
-    on the host's clock; the two may still differ by up to `clock_error_ns`. `launch` is the time from a launch call to
-    the start on a free stream, by the call's name; `gap` the time between chained activities, by category;
-    `sync_return` the time from the end of the awaited work to the return of the blocking call, by the call's
-    name. The key "" holds the statistics over all names.
+    on the host's clock, give or take `clock_error_ns`. `launch` is from a call to the start on a free stream, `gap`
+    between chained activities, `sync_return` from the awaited end to the call's return; "" is over all names.
     """
 
     resolution_ns: Nanoseconds = 1
@@ -100,8 +90,7 @@ ANY_MACHINE = LatencyStats(median=2_000, upper=10_000)
 
 
 ANY_THREAD = LatencyStats(median=20_000, upper=200_000)
-"""How long host threads take to wake one another, for a run that does not show it: tens of µs, hundreds with few cores.
-"""
+"""How long host threads take to wake one another, where a run does not show it: more with few cores."""
 
 
 def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
@@ -137,8 +126,7 @@ def of_each(table: dict[str, LatencyStats], names: Categorical) -> LatencyColumn
 def of_name(table: dict[str, LatencyStats], name: str) -> LatencyStats:
     """Returns the statistics of a name, or those over all names where it has fewer than ENOUGH samples.
 
-    With few samples over all names, too, the upper limit is at least that of most machines, and a median beyond SLOWEST
-    does not count.
+    With few over all names, too, the upper limit is at least that of most machines.
     """
     own, of_all = (table.get(key, LatencyStats()) for key in (name, ""))
     few = next((stats for stats in (own, of_all) if stats.count and stats.median <= SLOWEST), ANY_MACHINE)

@@ -10,9 +10,7 @@ T = TypeVar("T")
 OnProgress = Callable[[int], object]
 """Is called with how much more is done, in bytes or whatever the work counts."""
 FREE_BYTES = 1 << 28
-"""Bytes that have to be free for a thread: its stack, and what this one may take until it has begun. A thread that has
-no memory dies before it says that it began, and would be waited for in vain.
-"""
+"""Bytes that must be free for a thread: without memory it dies before it says that it began, and is awaited in vain."""
 
 
 class Progress(Protocol):

@@ -1,9 +1,7 @@
 """Why rows of a trace are counted: they were lost, are odd, were guessed, or a wait was resolved in some way.
 
-`Counts` are kept by these reasons, never by sentences. Nothing depends on the words: they are made when something is
-printed or written, and replaced by reasons when a file is read.
-
-Commands import this before they know what to do, so that msgspec is loaded where it is used.
+Nothing depends on the words, which are replaced by reasons when a file is read. Commands import this before they know
+what to do, so that msgspec is loaded where it is used.
 """
 
 import re
@@ -179,21 +177,13 @@ WORDS: dict[Reason, str] = {reason: reason.value for reason in Reason}
 
 
 def in_words(reason: AnyReason) -> str:
-    """Returns what a reason is called.
-
-    >>> in_words(Reason.UNKNOWN_CATEGORY.of("sorcery")), in_words(Reason.UNKNOWN_OP_TYPE)
-    ('unknown category sorcery', 'unknown opType')
-    """
+    """Returns what a reason is called, such as `unknown category sorcery`."""
     words = WORDS[reason.reason] + (", mended" if reason.reason in MENDED else "")
     return words.replace("{}", reason.subject, 1) if isinstance(reason, ReasonOf) else words.replace("{}", "").strip()
 
 
 def reason_called(words: str) -> AnyReason:
-    """Returns the reason that is called so; OTHER where none is.
-
-    >>> reason_called("unknown category sorcery"), reason_called("gremlins")
-    (ReasonOf(reason=Reason.UNKNOWN_CATEGORY, subject='sorcery'), ReasonOf(reason=Reason.OTHER, subject='gremlins'))
-    """
+    """Returns the reason that is called so; OTHER where none is."""
     plain, of_subjects = _reasons(*WORDS.values())
     if words in plain:
         return plain[words]
@@ -211,13 +201,7 @@ def _reasons(*words: str) -> tuple[dict[str, Reason], list[tuple[Reason, "re.Pat
 
 
 class Counts(UserDict[AnyReason, int]):
-    """How often something occurred, by reason and in the order of the first occurrence; 0 for what did not.
-
-    >>> counts = Counts({Reason.BLOCKING_COPIES: 2})
-    >>> counts[Reason.STILL_RUNNING] += 3
-    >>> counts, counts[Reason.NO_DURATION], counts.of(Reason.STILL_RUNNING)
-    ({'blocking copies': 2, 'ops still running when recording ended': 3}, 0, 3)
-    """
+    """How often something occurred, by reason and in the order of the first occurrence; 0 for what did not."""
 
     def __repr__(self) -> str:
         return repr(self.in_words())

@@ -1,7 +1,4 @@
-"""Columns of numpy arrays: texts, ragged rows, byte strings, groups of rows, intervals, trees.
-
-Every other package builds on these. Also here: short reprs of large records, and data frames of columns.
-"""
+"""Columns of numpy arrays: texts, ragged rows, byte strings, groups of rows, intervals, trees; data frames of them."""
 
 from .byte_strings import (
     Bytes, BytesColumn, BytesColumnBuilder, CategoricalBuilder, IntegerBuilder, RecordBuilder, RecordsByRow, RowBuilder,

@@ -86,11 +86,7 @@ class BytesColumn(Sequence[bytes]):
 
     @staticmethod
     def of(strings: Iterable[bytes]) -> "BytesColumn":
-        """Returns a column of strings, of which each stands in the buffer once.
-
-        >>> BytesColumn.of([b"[1]", b"[]", b"[1]"])[1:]
-        [b'[]', b'[1]']
-        """
+        """Returns a column of strings, of which each stands in the buffer once."""
         listed = [*strings]
         # most may be distinct, so none of them takes a call of Python's
         numbers = dict(zip(dict.fromkeys(listed), count(), strict=False))
@@ -201,9 +197,7 @@ class TableBuilder:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RecordsByRow(Mapping[int, Record], Generic[Record]):
-    """Records of some rows, by row, in one buffer of JSON: objects that outlive a piece of a file would hold the memory
-    around them. What is changed in a record is not kept.
-    """
+    """Maps rows to records, kept as JSON in one buffer: objects would hold memory around them. No change is kept."""
 
     rows: Int64
     encoded: BytesColumn
@@ -222,11 +216,7 @@ class RecordsByRow(Mapping[int, Record], Generic[Record]):
         return len(self.rows)
 
     def moved(self, new_row: Rows) -> "RecordsByRow[Record]":
-        """Returns the records by their new rows, without those whose new row is -1.
-
-        >>> dict(RecordsByRow.of(str, {0: "a", 2: "b", 3: "c"}).moved(np.array([2, 0, -1, 1])))
-        {1: 'c', 2: 'a'}
-        """
+        """Returns the records by their new rows, without those whose new row is -1."""
         rows = new_row[self.rows]
         order = np.argsort(rows)[np.count_nonzero(rows < 0) :]
         return RecordsByRow(rows[order], self.encoded.take(order), self.decoder)

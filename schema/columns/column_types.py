@@ -1,6 +1,4 @@
-"""The types that columns are made of: interned strings, rows of varying length, maps from rows to rows, numbers for
-values; and what large records show of themselves, as text and as HTML for notebooks.
-"""
+"""The types that columns are made of, and what large records show of themselves, as text and as HTML for notebooks."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -17,23 +15,18 @@ Floats = npt.NDArray[np.float64]
 Ns = Int64
 """A column of times or durations in ns."""
 Rows = Int64
-"""A column of positions in another table, -1 for none."""
+"""A column of positions in another table, -1 for none, as in the types below."""
 OpRows = NewType("OpRows", Int64)
-"""Rows of the linked trace's ops, -1 for none."""
 DeviceOpRows = NewType("DeviceOpRows", Int64)
 """Rows of the ops as the device trace holds them, -1 for none; `RowMap` turns them into `OpRows`."""
 CallRows = NewType("CallRows", Int64)
-"""Rows of the runtime and driver calls, -1 for none."""
 ActivityRows = NewType("ActivityRows", Int64)
-"""Rows of the device activities, -1 for none."""
 CommunicationRows = NewType("CommunicationRows", Int64)
-"""Rows of the communications, -1 for none."""
 NodeIds = NewType("NodeIds", Int64)
 """A column of ids of a graph's nodes, as in its file; graphs of this project have ids from 1 on."""
 NodeNumbers = NewType("NodeNumbers", Int64)
 """Numbers of nodes from 0 on, -1 for none: of a conversion, or rows of a graph."""
 SeveralRows = slice | Sequence[int] | npt.NDArray[np.integer] | Bool
-"""What chooses rows of a column, as of a numpy array: a slice, positions or a mask."""
 TEXTS_SHOWN, TEXT_SHOWN = 3, 40
 ABSENT = np.iinfo(np.int64).min
 """Stands in an int64 attribute column where a node does not have the attribute."""
@@ -83,59 +76,35 @@ def summary_html(summary: Summary) -> str:
 
 
 def format_counts(counts: dict[str, int]) -> str:
-    """Counts by what they are of, without zeros: `3 launch, 1,200 stream order`.
-
-    >>> format_counts({"launch": 3, "event wait": 0, "stream order": 1200})
-    '3 launch, 1,200 stream order'
-    """
+    """Returns counts by what they are of, without zeros: `3 launch, 1,200 stream order`."""
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
 def microseconds_text(ns: int) -> str:
-    """Returns a time as text.
-
-    >>> microseconds_text(1_234_567)
-    '1,234.6 µs'
-    """
+    """Returns a time as text, such as `1,234.6 µs`."""
     return f"{ns / 1000:,.1f} µs"
 
 
 def time_text(time_us: float) -> str:
-    """Returns a duration in the unit that suits it.
-
-    >>> time_text(4.56), time_text(4560.0), time_text(4.56e6)
-    ('4.6 µs', '4.56 ms', '4.56 s')
-    """
+    """Returns a duration in the unit that suits it, such as `4.56 ms`."""
     if abs(time_us) < 1000:
         return f"{time_us:.1f} µs"
     return f"{time_us / 1000:.2f} ms" if abs(time_us) < 1e6 else f"{time_us / 1e6:.2f} s"
 
 
 def signed_pct(pct: float) -> str:
-    """Returns a change in percent with its sign; what rounds to none is +0.00.
-
-    >>> signed_pct(-0.004), signed_pct(-1.2)
-    ('+0.00 %', '-1.20 %')
-    """
+    """Returns a change in percent with its sign, such as `-1.20 %`; what rounds to none is `+0.00 %`."""
     return f"{round(pct, 2) + 0.0:+.2f} %"
 
 
 def shortened(text: str, letters: int) -> str:
-    """Returns a text of at most so many letters, without its middle if it is longer: ends of names tell them apart.
-
-    >>> shortened("autograd::engine::evaluate_function: AddmmBackward0", 24)
-    'autograd::en…mmBackward0'
-    """
+    """Returns a text of at most so many letters, without its middle if it is longer: ends of names tell them apart."""
     ending = (letters - 1) // 2
     return text if len(text) <= letters else f"{text[: letters - 1 - ending]}…{text[len(text) - ending :]}"
 
 
 def bytes_text(size: float) -> str:
-    """Returns a number of bytes in the unit that suits it.
-
-    >>> bytes_text(123), bytes_text(218_161_156), bytes_text(5 * 2**30)
-    ('123 B', '208.1 MiB', '5.0 GiB')
-    """
+    """Returns a number of bytes in the unit that suits it, such as `208.1 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024 or unit == "GiB":
             return f"{size:.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
@@ -158,12 +127,7 @@ class Categorical(SummaryRepr):
     @overload
     def __getitem__(self, row: SeveralRows) -> list[str]: ...
     def __getitem__(self, row: int | SeveralRows) -> str | list[str]:
-        """Returns the text of a row, or a list with those of several; "" stands for none.
-
-        >>> names = Categorical.of(["mm", "add", "mm"])
-        >>> names[1], names[:2], names[[2, 1]], names[np.array([True, False, True])]
-        ('add', ['mm', 'add'], ['mm', 'add'], ['mm', 'mm'])
-        """
+        """Returns the text of a row, or a list with those of several; "" stands for none."""
         code = self.codes[row]
         if isinstance(code, np.ndarray):
             table = [*self.table, ""]
@@ -213,12 +177,7 @@ class Categorical(SummaryRepr):
 
     @staticmethod
     def of(strings: Iterable[str]) -> "Categorical":
-        """Returns a column of strings, which are interned.
-
-        >>> Categorical.of(["mm", "add", "mm"])
-        Categorical: 3 rows, 2 texts
-          texts  'mm', 'add'
-        """
+        """Returns a column of strings, which are interned."""
         seen: dict[str, int] = {}
         codes = np.fromiter((seen.setdefault(text, len(seen)) for text in strings), np.int32)
         return Categorical(codes, list(seen))
@@ -239,12 +198,7 @@ class Ragged(SummaryRepr):
     @overload
     def __getitem__(self, row: SeveralRows) -> list[Int64]: ...
     def __getitem__(self, row: int | SeveralRows) -> Int64 | list[Int64]:
-        """Returns the values of a row, or a list with those of several rows.
-
-        >>> column = Ragged.of([[1, 2], [], [3]])
-        >>> column[0].tolist(), column[-1].tolist(), [values.tolist() for values in column[:2]]
-        ([1, 2], [3], [[1, 2], []])
-        """
+        """Returns the values of a row, or a list with those of several rows."""
         first, end = self.starts[:-1][row], self.starts[1:][row]
         if isinstance(first, np.ndarray):
             return [self.values[start:stop] for start, stop in zip(first.tolist(), end.tolist(), strict=True)]
@@ -271,11 +225,7 @@ class Ragged(SummaryRepr):
 
     @staticmethod
     def of(rows: Sequence[Sequence[int]]) -> "Ragged":
-        """Returns the rows as lists.
-
-        >>> Ragged.of([[1, 2], [], [3]]).lengths().tolist()
-        [2, 0, 1]
-        """
+        """Returns a column of these lists."""
         lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
         values = np.fromiter((value for row in rows for value in row), np.int64, int(lengths.sum()))
         return Ragged(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), values)
@@ -287,13 +237,7 @@ class Ragged(SummaryRepr):
 
 
 class RowMap(Generic[Target]):
-    """For each row of a table a number, mostly the row of another table; the row -1, which stands for none, has -1.
-
-    What it returns has the type of the column that it is made of.
-
-    >>> RowMap(np.array([7, 5]))[np.array([1, -1, 0])].tolist()
-    [5, -1, 7]
-    """
+    """Maps each row of a table to a number, mostly the row of another table; the row -1, for none, has -1."""
 
     def __init__(self, rows: Target) -> None:
         # the index -1 finds the last

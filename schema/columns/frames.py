@@ -15,9 +15,7 @@ from ..errors import require
 from .column_types import ABSENT, Bool, Categorical, Int64, Ragged, Summary, SummaryRepr, shortened
 
 Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
-"""One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a
-Ragged.
-"""
+"""One value per row: null where an array is masked or a row of a Categorical has no text, a list of a Ragged."""
 V = TypeVar("V", bound=Values)
 ROWS_SHOWN, LETTERS_SHOWN = 10, 60
 WIDEST, LETTERS_PRINTED = 100, 32
@@ -67,10 +65,7 @@ class Tabular(SummaryRepr):
         return to_polars(self.frame_columns())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Returns the table as an Arrow stream, for polars, pyarrow, duckdb and others that take one.
-
-        Numbers are not copied. Raises ImportError where nanoarrow is not installed.
-        """
+        """Returns the table as an Arrow stream, without copying numbers. Raises ImportError without nanoarrow."""
         return arrow_stream(self.frame_columns(), requested_schema)
 
     def __repr__(self) -> str:
@@ -164,11 +159,7 @@ class RowTable(Tabular):
 
 
 def column_of(table: str, columns: Mapping[str, V], name: str) -> V:
-    """Returns the values of a column of a table.
-
-    Raises KeyError for a name that it does not have, and TypeError for what is not a name, such as a position. Their
-    texts say what there is.
-    """
+    """Returns a column of a table. Raises KeyError for an unknown name, TypeError for a position and the like."""
     if not isinstance(name, str):
         example = f'table["{next(iter(columns))}"]' if columns else "table[name]"
         raise TypeError(

@@ -36,11 +36,7 @@ def within(rows: Rows, parent: Rows) -> Rows:
 
 
 def cumcount(*columns: Int64) -> Int64:
-    """Returns for each row how many before it are alike in all columns.
-
-    >>> cumcount(np.array([7, 8, 7, 7])).tolist()
-    [0, 0, 1, 2]
-    """
+    """Returns for each row how many before it are alike in all columns."""
     order = np.lexsort(columns)
     first = np.flatnonzero(is_group_start(*(column[order] for column in columns)))
     counts = np.empty(len(order), np.int64)
@@ -80,11 +76,7 @@ def _codes(column: Int64) -> Int64:
 
 
 def group_sums(group: Numbers, values: Numbers | Bool | int, count: int) -> Int64:
-    """Returns the exact sum of the values of each of the groups 0 … count - 1.
-
-    >>> group_sums(np.array([1, 0, 1]), np.array([5, 7, 9]), 3).tolist()
-    [7, 14, 0]
-    """
+    """Returns the exact sum of the values of each of the groups 0 … count - 1."""
     sums = np.zeros(count, np.int64)
     np.add.at(sums, group, values)
     return sums
@@ -125,12 +117,7 @@ class Groups:
         return least
 
     def largest_first(self, values: npt.NDArray[Any]) -> "Groups":
-        """Returns the groups in the order of their values, the largest first; of equal ones the earlier group.
-
-        >>> groups = groupby(np.array([4, 5, 5])).largest_first(np.array([1, 2]))
-        >>> groups.number.tolist(), groups.first.tolist(), groups.smallest(np.array([9, 8, 7])).tolist()
-        ([1, 0, 0], [1, 0], [7, 9])
-        """
+        """Returns the groups in the order of their values, the largest first; of equal ones the earlier group."""
         return self.in_order(np.argsort(-values, kind="stable"))
 
     def in_order(self, order: Int64) -> "Groups":
@@ -165,21 +152,13 @@ def split_groups(order: Int64, *columns: Numbers) -> list[Int64]:
 
 
 def rows_by_number(rows: Int64, column: Numbers) -> dict[int, Int64]:
-    """Returns the rows of each number in a column, the numbers ascending. O(n log n) for however many numbers.
-
-    >>> rows_by_number(np.array([0, 1, 3]), np.array([7, 5, 5, 7]))
-    {5: array([1]), 7: array([0, 3])}
-    """
+    """Returns the rows of each number in a column, the numbers ascending. O(n log n) for however many numbers."""
     order = rows[np.argsort(column[rows], kind="stable")]
     return {int(column[group[0]]): group for group in split_groups(order, column)}
 
 
 def rows_of_each(column: Numbers) -> dict[int, Int64]:
-    """Returns the rows that have each of the numbers in a column, the numbers ascending. O(n log n).
-
-    >>> rows_of_each(np.array([7, 5, 7]))
-    {5: array([1]), 7: array([0, 2])}
-    """
+    """Returns all rows by the number that a column has there, the numbers ascending."""
     return rows_by_number(np.arange(len(column)), column)
 
 

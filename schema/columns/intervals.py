@@ -1,7 +1,4 @@
-"""Time intervals (int64 ns) by columns: what they cover, until when they keep lanes busy, how they nest on threads.
-
-Intervals are half open; an interval of no length covers nothing. Every function is O(n log n).
-"""
+"""Time intervals (int64 ns, half open) by columns: what they cover, how they nest. Every function is O(n log n)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -50,11 +47,7 @@ def union(intervals: Intervals) -> Intervals:
 
 
 def covered_until(time: Int64, intervals: Intervals) -> Int64:
-    """Returns for how many ns before each time at least one of the intervals was running.
-
-    >>> covered_until(np.array([3, 9]), Intervals(np.array([2, 4, 8]), np.array([5, 6, 9]))).tolist()
-    [1, 5]
-    """
+    """Returns for how many ns before each time at least one of the intervals was running."""
     start, end = union(intervals)
     if not len(start):
         return np.zeros(len(time), np.int64)
@@ -73,9 +66,6 @@ def busy_until(lane: Int64, intervals: Intervals) -> Int64:
     """Returns for each interval the latest end of the earlier ones on its lane, for the first of a lane its own start.
 
     Rows are sorted by lane (0, 1, …).
-
-    >>> busy_until(np.array([0, 0, 0, 1]), Intervals(np.array([1, 3, 4, 2]), np.array([9, 5, 6, 4]))).tolist()
-    [1, 9, 9, 2]
     """
     start, end = intervals
     if not len(lane):
@@ -87,11 +77,7 @@ def busy_until(lane: Int64, intervals: Intervals) -> Int64:
 
 
 def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
-    """Returns how long each set of kinds ran at once: element m is the time in which exactly the kinds of the bits set
-    in m ran.
-
-    Element 0 is the time between the first start and the last end in which nothing ran.
-    """
+    """Returns how long exactly the kinds of the bits set in m ran at once, as element m; 0 is when nothing ran."""
     time = np.concatenate((intervals.start, intervals.end))
     order = np.argsort(time, kind="stable")
     step = np.repeat([1, -1], len(intervals.start))[order]
@@ -103,9 +89,7 @@ def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int)
 
 
 class Sequence(NamedTuple):
-    """Intervals sorted by lane and start: the `row` of each among the given ones, its `lane`, and in `busy_until` the
-    latest end of the earlier ones on its lane, for the first of a lane its own start.
-    """
+    """Intervals sorted by lane and start: the `row` of each among the given ones, and what `busy_until` returns."""
 
     row: Int64
     lane: Int64
@@ -160,11 +144,7 @@ class Nesting(SummaryRepr):
 
 
 def thread_order(intervals: ThreadIntervals, tie: Int64 | None = None) -> Int64:
-    """Returns rows by thread, then start, parents before their children.
-
-    Equal starts, the rule in whole-µs traces, follow `tie`, the recorded order, where every row has one (>= 0), else
-    the longest is first.
-    """
+    """Returns rows by thread, then start; of equal starts by `tie`, if no row lacks it (-1), else the longest first."""
     thread, start, end = intervals
     recorded = tie is not None and bool((tie >= 0).all())
     return np.lexsort((tie if recorded else -end, start, thread)).astype(np.int64)  # type: ignore[arg-type]
@@ -173,11 +153,8 @@ def thread_order(intervals: ThreadIntervals, tie: Int64 | None = None) -> Int64:
 def nest(intervals: ThreadIntervals, tie: Int64 | None = None) -> Nesting:
     """Nests the intervals of each thread; cuts those that outlast their parent, and counts cuts above TOLERANCE.
 
-    The parent is the last earlier interval that, itself cut, has not ended. O(n log n): a sort, and one sweep.
-
-    The sweep takes a step for each interval, as what encloses it depends on where all before it were cut. Over whole
-    columns it would take a round for each level of nesting and each overlap, of which a file may have as many as
-    intervals.
+    The parent is the last earlier interval that, itself cut, has not ended. It takes a step for each interval, as what
+    encloses it depends on where all before it were cut; whole columns would need as many rounds in the worst case.
     """
     thread, start, end = intervals
     order = thread_order(intervals, tie)
@@ -210,13 +187,7 @@ def nest(intervals: ThreadIntervals, tie: Int64 | None = None) -> Nesting:
 
 
 def nesting_lanes(intervals: ThreadIntervals) -> Int64:
-    """Returns of each interval the first of the lanes 0, 1, … of its thread on which it nests in those there. The last
-    of LANES takes what still crosses.
-
-    >>> starts, ends = np.array([0, 1, 2, 9]), np.array([5, 3, 8, 10])
-    >>> nesting_lanes(ThreadIntervals(np.zeros_like(starts), starts, ends)).tolist()
-    [0, 0, 1, 0]
-    """
+    """Returns the first lane of its thread on which each interval nests; the last of LANES takes what still crosses."""
     lane, crossing = np.zeros_like(intervals.start), np.arange(len(intervals.start))
     for number in range(1, LANES):
         shown = ThreadIntervals(*(column[crossing] for column in intervals))

@@ -1,8 +1,6 @@
-"""Rows that hang together: trees, of rows that each name the row that encloses them (-1 for none), with their circles
-and walks up; and orders of rows in which every source comes before its targets.
+"""Rows that each name the row that encloses them (-1 for none), and orders of rows, sources before their targets.
 
-`rows_in_circles` is asked where parents are first known, and what it finds is cut there. All else relies on it: every
-walk up ends.
+Who first knows the parents cuts `rows_in_circles`. All else relies on it: every walk up ends.
 """
 
 import heapq
@@ -27,10 +25,7 @@ def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
 
 
 def rows_in_circles(ids: Int64, parent_ids: Int64) -> Rows:
-    """Finds the rows that are among their own ancestors, ascending; a row that is its own parent is none of them.
-
-    O(n) where no parent has a larger id than its child, else O(n log n).
-    """
+    """Finds the rows that are among their own ancestors, ascending; a row that is its own parent is none of them."""
     if not (parent_ids > ids).any():
         return np.empty(0, np.int64)
     above, steps = parent_rows(ids, parent_ids), 1
@@ -42,11 +37,7 @@ def rows_in_circles(ids: Int64, parent_ids: Int64) -> Rows:
 
 
 def nearest(chosen: Bool, parent: Rows) -> Rows:
-    """Returns for each row itself, or the innermost one that encloses it, that is chosen; -1 for none. O(n log n).
-
-    >>> nearest(np.array([True, False, False, False]), np.array([-1, 0, 1, -1])).tolist()
-    [0, 0, 0, -1]
-    """
+    """Returns for each row itself, or the innermost one that encloses it, that is chosen; -1 for none. O(n log n)."""
     rows = np.where(chosen, np.arange(len(parent)), -1)
     above = np.where(chosen, -1, parent)
     while (climbing := np.flatnonzero((rows < 0) & (above >= 0))).size:

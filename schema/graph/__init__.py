@@ -1,8 +1,4 @@
-"""The execution graph: columns in memory, protobuf messages in a file, JSON for people.
-
-`ExecutionGraph` is the model; its `read` and `write` handle files. `execution_graph.proto` is the contract with
-simulators.
-"""
+"""The execution graph: columns in memory, protobuf in files, which is the contract with simulators, JSON for people."""
 
 from .et_file import read_frames
 from .execution_graph import Change, ConvertReport, ExecutionGraph, TargetChanges, digraph_of, read_et

@@ -1,10 +1,7 @@
 """The columns of an execution graph as protobuf messages, and back, byte for byte as the protobuf library has them.
 
-Written, each field becomes columns of encoded spans, which are then joined side by side. Read, fields and attributes
-may be in any order; if one is there twice, the last one counts. Both work on a block of nodes at
-a time, without a Python step per node. The fields of `Node`, and ATTRIBUTES, say which columns there are.
-
-What contradicts the schema is reported, as it may change results, and not corrected.
+Both ways take a block of nodes at a time, without a Python step per node. Of a field that is there twice the last one
+counts. What contradicts the schema is reported, as it may change results, and not corrected.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +44,6 @@ FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 """Masks for the first 0 to 8 bytes of a word."""
 
 RowEncoder = Callable[[slice], list[Part]]
-"""Encodes one field of the nodes in a range of rows."""
 
 
 def encode_metadata(metadata: dict[str, str | int]) -> bytes:
@@ -196,10 +192,7 @@ def decode_metadata(metadata: Messages) -> dict[str, str | int]:
 
 
 def decode_nodes(nodes: Messages, tables: dict[str, StringTable], tensors: bool) -> NodeColumns:
-    """Returns the columns of a block of Node messages. Raises WireError where a message is no Node.
-
-    `tables` number the strings of each column over all blocks of a file.
-    """
+    """Returns the columns of a block of Node messages; `tables` number each column's strings over a whole file."""
     fields = walk(nodes.data, nodes.starts, nodes.ends)
     is_attribute = (fields.number == Node.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)
     node_fields, attributes = fields.where(~is_attribute), fields.where(is_attribute)

@@ -1,8 +1,4 @@
-"""Reads and writes graph files (.et): the columns of a graph as varint-framed protobuf messages, in blocks of nodes.
-
-A frame is the length of a message as a varint, followed by the message. Memory is bounded whatever lengths a file
-claims.
-"""
+"""Reads and writes graph files (.et): protobuf messages, each behind its length as a varint, in blocks of nodes."""
 
 import zlib
 from collections import defaultdict
@@ -36,10 +32,9 @@ def no_graph(beginning: bytes) -> str:
 
 
 def read_frames(stream: BinaryIO, path: str) -> Iterator[Messages]:
-    """Yields the whole messages of a stream in blocks of a few megabytes.
+    """Yields the whole messages of a stream in blocks of a few megabytes. Raises DataError with the byte of damage.
 
-    Memory is that of the longest message, which is read only as far as the stream has bytes. Raises DataError with the
-    byte at which a message is truncated or has an impossible length.
+    Memory is that of the longest message, which is read only as far as the stream has bytes.
     """
     data, offset = b"", 0
     # for a message longer than what was read so far, reads double in size
@@ -98,20 +93,14 @@ def _whole_messages(data: bytes) -> tuple[list[int], list[int]]:
 
 
 def write_columns(graph: NodeColumns, path: str) -> None:
-    """Writes the graph as a .et file, whole or not at all; equal graphs give equal bytes. O(bytes).
-
-    Raises DataError when the graph holds what the format cannot, or the file cannot be written.
-    """
+    """Writes the graph as a .et file, whole or not at all. Raises DataError when the format cannot hold it."""
     with open_output(path) as out:
         for frames in frames_of(graph):
             out.write(frames)
 
 
 def frames_of(graph: NodeColumns) -> Iterator[bytes | memoryview]:
-    """Yields the bytes of a .et file: those of the metadata, then those of some nodes after the other.
-
-    Raises DataError, before anything else, when the graph holds what the format cannot.
-    """
+    """Yields the bytes of a .et file in blocks. Raises DataError before that when the graph holds what none can."""
     encoders = node_encoders(graph)
     yield encode_metadata(graph.metadata)
     for start in range(0, len(graph), ROWS_AT_ONCE):
@@ -119,10 +108,9 @@ def frames_of(graph: NodeColumns) -> Iterator[bytes | memoryview]:
 
 
 def read_columns(path: str, tensors: bool) -> NodeColumns:
-    """Reads a .et file (gzip accepted), of this project or another. O(bytes).
+    """Reads a .et file (gzip accepted), of this project or another. Raises DataError with the byte of damage.
 
-    Without `tensors` these, which are most of a file, are skipped. Raises DataError with the byte at which the file
-    stops being a graph.
+    Without `tensors` these, which are most of a file, are skipped.
     """
     tables: dict[str, StringTable] = defaultdict(StringTable)
     metadata, parts, latest = None, list[NodeColumns](), list[NodeColumns]()

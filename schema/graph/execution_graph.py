@@ -1,7 +1,6 @@
-"""The execution graph in memory.
+"""The execution graph in memory. Times are int64 ns on the device trace's own clock; row i is the file's i-th node.
 
-Times are int64 ns on the device trace's own clock. Row i of every column is the i-th node of the file. The graph
-written by this project has ids 1 … n in topological order; a graph from elsewhere may have any ids.
+A graph written by this project has ids 1 … n in topological order; a graph from elsewhere may have any ids.
 """
 
 import os
@@ -161,11 +160,7 @@ class ExecutionGraph(NodeColumns):
         return table | {"data_deps": self.data_deps, "ctrl_deps": self.ctrl_deps}
 
     def to_networkx(self) -> "nx.DiGraph[int]":
-        """Returns a networkx DiGraph.
-
-        Nodes are known by id and have name, type and attributes. Edges go from source to dependent and have `kind`,
-        their reasons in words, and `kind_bits`, a DependencyKind.
-        """
+        """Returns a networkx DiGraph: nodes by id, edges from source to dependent with `kind` and `kind_bits`."""
         return digraph_of(self)
 
 
@@ -195,9 +190,7 @@ def digraph_of(graph: ExecutionGraph) -> "nx.DiGraph[int]":
 
 
 def read_et(path: InputFile, tensors: bool = True) -> ExecutionGraph:
-    """Reads a .et file, compressed or not, with the tensors of ops or without; DataError says from which byte on it is
-    no graph.
-    """
+    """Reads a .et file, with the tensors of ops or without; DataError says from which byte on it is no graph."""
     with path_of(path) as path:
         table = read_columns(path, tensors)
     return ExecutionGraph(**{field.name: getattr(table, field.name) for field in fields(table)})

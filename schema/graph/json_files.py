@@ -1,12 +1,8 @@
 """Converts graph files to JSON and back, byte for byte, in pieces: memory does not grow with the file.
 
-The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read,
-too. Fields and enum values are named as in the schema, integers of any size are numbers. A message has all its fields,
-but for `doc_string`, `inputs`, `outputs`, `storage` and the one value of an attribute, which are left out where there
-is none. Bytes are base64 text. A double or float that is not finite is "Infinity", "-Infinity" or "NaN". A node type
-that has no name is a number.
-
-Protobuf reads and writes the messages, msgspec and orjson the JSON.
+Written is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout is read, too. Only strings,
+tensors and values that are not there are left out. Bytes are base64 text; doubles that are not finite are "Infinity",
+"-Infinity" or "NaN"; a node type that has no name is a number.
 """
 
 import io
@@ -176,21 +172,13 @@ METADATA, NODE = Form(GlobalMetadata, _metadata), Form(Node, _node)
 
 
 def graph_to_json(source: str, target: str, progress: OnProgress) -> Converted:
-    """Writes a graph file as JSON. O(bytes).
-
-    Raises DataError with the byte at which the file stops being a graph, or is encoded in a way that would not come
-    back from JSON: unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is
-    not UTF-8.
-    """
+    """Writes a graph file as JSON. Raises DataError with the byte of damage or of what JSON could not give back."""
     with open_input(source) as stream, open_output(target) as out:
         return _write_json(read_frames(stream, source), source, out, progress)
 
 
 def write_json(graph: NodeColumns, path: str) -> None:
-    """Writes the graph as JSON with one node per line, whole or not at all. O(bytes).
-
-    Raises DataError when the graph holds what the format cannot, or the file cannot be written.
-    """
+    """Writes the graph as JSON, one node per line, whole or not at all. Raises DataError when no file can hold it."""
     with open_output(path) as out:
         blocks = (block for frames in frames_of(graph) for block in read_frames(io.BytesIO(frames), path))
         _write_json(blocks, path, out)
@@ -236,11 +224,7 @@ class _Remainder(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
-    """Writes the graph file that a JSON file represents. O(bytes).
-
-    Nodes that come before the metadata are stored in a temporary file. Raises DataError with the node at which the file
-    stops being a graph's JSON.
-    """
+    """Writes the graph file that a JSON file represents. Raises DataError with the node where it is no graph's JSON."""
     count = size = 0
 
     def write(nodes: list[msgspec.Raw], nodes_out: IO[bytes]) -> None:

@@ -15,9 +15,7 @@ from ..reasons import AnyReason, Reason
 STEP_START = "step_start_ns_"
 """Metadata of this name and a step's number is when the profiler marked the start of the step."""
 CONCURRENCY_LIMIT = "concurrency_limit_of_device_"
-"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
-ready.
-"""
+"""Metadata of this name and a device's number is the most activities that ran there at once, though more were ready."""
 DEVICE_NAME = "device_name_"
 """Metadata of this name and a device's number is what the profiler called the device."""
 LOSSES: dict[str, AnyReason] = {
@@ -28,9 +26,7 @@ LOSSES: dict[str, AnyReason] = {
 """Metadata that counts what the recording lacks, or has wrong, by the reason that linking gave."""
 STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
 DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
-"""Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that
-the loop waits for its data loader.
-"""
+"""Metadata with the number of steps, how long one takes without a profiler, and how long it waits for data then."""
 MEASURED_BESIDE = (
     STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS, "recorded_alone", "recorded_op_ns", "recorded_call_ns",
     "steps_measured", "step_p10_ns", "step_p90_ns",
@@ -141,9 +137,7 @@ class Delay(IntEnum):
 
 
 class Attribute(NamedTuple):
-    """A node attribute and the proto value that carries it, by whose exact type simulators read it; `unit` is empty for
-    plain numbers. docs/graph_words.py says what each means.
-    """
+    """A node attribute and the proto value whose exact type simulators read; docs/graph_words.py has its meaning."""
 
     name: str
     value: str
@@ -188,11 +182,10 @@ class TensorText(SummaryRepr):
 
 @dataclass(slots=True, repr=False)
 class NodeColumns(SummaryRepr):
-    """The n nodes of a graph file, or of a part of one.
+    """The n nodes of a graph file, or of a part of one; `data_deps` and `ctrl_deps` contain node *ids*, not rows.
 
-    `data_deps` and `ctrl_deps` contain node *ids*, not rows. `attributes` has a column of n rows for each attribute of
-    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` are
-    the nodes whose attributes could not be used as they are, `notes` sentences about the file.
+    `attributes` has a column of n rows for each of ATTRIBUTES that any node has. `problems` are the nodes whose
+    attributes could not be used as they are, `notes` sentences about the file.
     """
 
     id: NodeIds

@@ -57,11 +57,7 @@ def first_not_utf8(strings: Spans) -> int | None:
 
 
 def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
-    """Copies each row of `spans` to its position in `target`; linear in the bytes and rows.
-
-    Rows of one length go together: a view of the buffer as overlapping items of that length makes them one gather and
-    scatter.
-    """
+    """Copies each row of `spans` to its position in `target`, rows of one length at once; linear in bytes and rows."""
     lengths = np.minimum(spans.lengths, LONG)
     counts = np.bincount(lengths)
     seldom = counts < FEW

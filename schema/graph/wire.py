@@ -1,8 +1,6 @@
-"""Encodes and decodes whole columns in protobuf's wire format, without one Python step per value.
+"""Encodes and decodes columns in protobuf's wire format: a field of all messages per round, no Python step per value.
 
-Messages are written as columns of spans that stand side by side, and read by walking all messages at once, one field of
-each per round. Of a varint eight bytes are taken as one word, in which the groups of seven bits are spread or squeezed
-together by shifts and masks.
+Eight bytes of a varint are one word, whose groups of seven bits are spread or squeezed together by shifts and masks.
 """
 
 from collections.abc import Sequence
@@ -29,9 +27,7 @@ LARGEST_FIELD_NUMBER = (1 << 29) - 1
 PADDING = 32
 """Bytes that must follow the last message in a buffer that is walked, so that reading ahead stays inside it."""
 MOST_FIELDS = 1 << 14
-"""What a node has are some tens of fields, as lists of numbers are one field each; more rounds than this would take
-minutes.
-"""
+"""A node has tens of fields, as lists of numbers are one field each; more rounds than this would take minutes."""
 NO_FIELD = -1
 TEXT_FIELD_1 = 1 << 3 | DELIMITED
 UNKNOWN = 0xFF
@@ -72,10 +68,7 @@ def varint_lengths(values: UInt64) -> Int64:
 
 
 def prefixed_varints(prefix: bytes, values: UInt64, length_at: int | None = None) -> Spans:
-    """Returns `prefix` and the value as a varint in each row.
-
-    With `length_at` the byte at this position of the prefix is the length of what follows it in the row, below 128.
-    """
+    """Returns `prefix` and the value as a varint; the byte `length_at` of a prefix becomes the length behind it."""
     lengths = varint_lengths(values)
     width = len(prefix) + LONGEST_VARINT
     rows = np.empty((len(values), width), np.uint8)
@@ -122,11 +115,7 @@ def read_varints(data: Bytes, at: Int64) -> tuple[UInt64, Int64]:
 
 
 class Fields(NamedTuple):
-    """All fields of some messages, in order of appearance within each message.
-
-    `value` is a varint's bits, for a delimited field the length of its content, which begins at `start`; for the others
-    `start` is where the value stands.
-    """
+    """All fields of messages, in order within each; `value` is a varint's bits or the length of what is at `start`."""
 
     message: Int64
     number: Int64
@@ -165,9 +154,7 @@ class Fields(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Encoded messages `raw[starts[i] : ends[i]]`; `data` is `raw` as an array that goes on for PADDING bytes, and
-    `offset` is where it begins in the (decompressed) file.
-    """
+    """Encoded messages `raw[starts[i] : ends[i]]`; `data` is `raw` and PADDING bytes, `offset` its byte in the file."""
 
     raw: bytes
     data: Bytes
@@ -218,11 +205,9 @@ def rows_where(chosen: Bool) -> Int64 | slice:
 
 
 def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
-    """Returns the fields of the messages `data[starts[i] : ends[i]]`: in order within a message, interleaved between
-    messages.
+    """Returns the fields of the messages `data[starts[i] : ends[i]]`: in order within one, interleaved between several.
 
-    Takes one round of numpy operations per field of the longest message. `data` must go on for PADDING bytes after the
-    last end. Raises WireError with the position of a damaged field, or of one field too many.
+    `data` must go on for PADDING bytes. Raises WireError with the position of a damaged field, or of one too many.
     """
     message = np.flatnonzero(starts < ends)
     at, end = starts[message], ends[message]

@@ -24,10 +24,9 @@ HOLDER = b"process "
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Holds the lock file `path`, which names this process, while the block runs; the system frees it in any ending.
+    """Holds the lock file `path` while the block runs. Raises DataError where another process works on `what`.
 
-    Raises DataError, which says who works on `what`, where another process holds it. Where the system has no such locks
-    a file that is there and names a process counts as held, and a killed one leaves it behind.
+    Where the system has no such locks a file that names a process counts as held, and a killed one leaves it behind.
     """
     descriptor = _locked(path, what)
 

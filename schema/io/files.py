@@ -1,11 +1,7 @@
 """Opening inputs and outputs: gzip and zstd by content in, gzip by suffix out, `-` for the standard streams.
 
-Outputs are whole or not there at all. Names come from files and files from strangers, so that terminals, which obey
-what they are sent, get plain text.
-
-Gzip is read by isal where it is installed, zstd by the package of that name. A thread decompresses a few pieces ahead
-of the reader. Whatever decompresses comes out before damage is raised, and the damage is the same error with isal and
-without.
+Outputs are whole or not there at all. Terminals, which obey what they are sent, get plain text: names may be hostile.
+Whatever decompresses comes out before damage is raised, which is the same error with isal and without.
 """
 
 import codecs
@@ -35,9 +31,7 @@ LARGEST_WINDOW = 1 << 27
 """Bytes of memory that a zstd stream may ask for; what the format's own tools accept."""
 CONTENT_PIECE, PIECES_AHEAD = 1 << 17, 8
 AT_A_TIME = 512
-"""Bytes of a zstd file that are decompressed in one step, whose result is lost where they are damaged. A block of a
-trace has more.
-"""
+"""Bytes of a zstd file that are decompressed in one step, whose result is lost if damaged. A trace's block has more."""
 ENOUGH = 10
 """Times a limit that was passed, which is named as one to try."""
 T = TypeVar("T")
@@ -49,9 +43,7 @@ OBEYED = re.compile(f"(?!{re.escape(BOLD)}|{re.escape(NORMAL)}){ACTING.pattern}"
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
 LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
-"""Of a trace's size to its compressed size, by how it is compressed: gzipped host traces have up to 45, under zstd
-twice that.
-"""
+"""Of a trace's size to its compressed size: gzipped host traces have up to 45, under zstd twice that."""
 LEAST_SUSPECT = 1 << 28
 ITEMS_AT_ONCE = 512
 MAX_SIZE = "EXECGRAPH_MAX_SIZE"
@@ -122,10 +114,7 @@ def _unzstd(raw: io.BufferedReader, path: str) -> Callable[[int], bytes]:
 
 
 class _Content(io.RawIOBase):
-    """What a file decompresses to, at most `limit` bytes, which a thread reads ahead: decompression releases the
-    interpreter, so it costs a busy reader no time. Of a pipe it is not read ahead: a thread that waits for one could
-    not be stopped.
-    """
+    """What a file decompresses to, at most `limit` bytes. A thread reads ahead, but of no pipe: its wait has no end."""
 
     def __init__(self, read1: Callable[[int], bytes], raw: io.BufferedReader, limit: int, path: str) -> None:
         self._read1, self._raw_input, self._most, self._path = read1, raw, limit, path
@@ -231,10 +220,8 @@ def _refuse_input(path: str) -> None:
 def open_input(path: str, protected: bool = False) -> BinaryIO:
     """Returns the bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
 
-    No output of the same command replaces a `protected` file: what a profiler measured cannot be made again.
-    What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it.
-    Raises DataError when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd
-    is not installed; its reads do when it decompresses to more than any trace, or was written to since it was opened.
+    No output of the same command replaces a `protected` file. What is damaged inside the compression is an OSError, an
+    EOFError or a zlib.error of the read that comes to it. Raises DataError for all else, and so do its reads.
     """
     note_input(path, protected)
     return _opened(path)
@@ -316,11 +303,7 @@ def _largest_content(path: str, largest_ratio: int) -> int:
 
 
 def bytes_of(text: str) -> int:
-    """Returns a size such as 300M or 20G in bytes. Raises DataError where it is none.
-
-    >>> bytes_of("20G") == 20 * 1024**3
-    True
-    """
+    """Returns a size such as 300M or 20G in bytes, by powers of 1024. Raises DataError where it is none."""
     match = SIZE.fullmatch(text)
     if match is None or not int(match[1]):
         raise DataError(f"{text} is no size such as 300M or 20G")
@@ -343,12 +326,10 @@ def decompressing_at_most(size: str | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_output(path: str) -> Iterator[IO[bytes]]:
-    """A stream whose bytes stand under `path` only when the block ends without an exception.
+    """Yields a stream whose bytes stand under `path` only when the block ends without an exception.
 
-    The bytes go to a file beside the target, which is then renamed over it (links are followed); such files of killed
-    processes are removed. Standard output and an existing target that is no regular file (/dev/null, a pipe) are
-    written directly, to a terminal nothing that acts on it. A name that ends in .gz is compressed, without a time stamp
-    so that equal content gives equal bytes. Raises DataError when the target cannot be written.
+    They go to a file beside it, which is then renamed, links followed; such files of killed processes are removed. What
+    is no regular file is written directly. Gzip has no time stamp: equal content gives equal bytes.
     """
     try:
         if path == STANDARD_STREAM:
@@ -382,10 +363,7 @@ def write_items(file: IO[bytes], items: Iterable[str]) -> None:
 
 
 def put_in_place(made: Path, path: Path) -> None:
-    """Gives a file that is finished its final name, which a command made up: a link there is replaced, not followed.
-
-    Raises DataError where it cannot have it.
-    """
+    """Gives a finished file a name that a command made up, in place of a link there. Raises DataError if it cannot."""
     try:
         _replace(made, path)
     except OSError as error:
@@ -393,10 +371,7 @@ def put_in_place(made: Path, path: Path) -> None:
 
 
 def without_link(path: Path) -> Path:
-    """Returns a path that a command made up; what stands there and is no file or folder, such as a link, is removed.
-
-    Nobody named what a link leads to as an output. Raises DataError where it cannot be removed.
-    """
+    """Returns a path that a command made up, without the link or the like there, whose target nobody named."""
     try:
         if path.is_symlink() or (_is_special(path) and not path.is_dir()):
             path.unlink()

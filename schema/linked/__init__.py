@@ -1,7 +1,4 @@
-"""The linked trace: host ops, launch calls, device activities and who waits for whom, in memory and as a file.
-
-What the profiler writes: the records of Kineto and host traces, their times and numbers.
-"""
+"""The linked trace in memory and as a file, and what the profiler writes: the records of Kineto and host traces."""
 
 from . import host, kineto
 from .arguments import RecordedArguments, RecordedTensor, declared_arguments, plain_arguments, usable_arguments

@@ -1,8 +1,7 @@
 """What is recorded of an op's arguments: texts with parallel lists of values, shapes, types and strides, and a schema.
 
-The texts are written in one way as soon as they are read, as patterns look into them, caches compare them, and outputs
-hold copies. What is usable of them: lists, and tensors whose numbers fit 64 bits. Nothing outside this package decodes
-or searches them: all else asks `tensors.Arguments`, for those of an op or for the table of all tensors.
+Equal texts are made alike as soon as they are read: patterns look into them, caches compare them. Nothing outside
+this package decodes or searches them: all else asks `tensors.Arguments`.
 """
 
 import re
@@ -24,13 +23,9 @@ LARGEST_EXTENT = 10**18
 LIKE_A_TENSOR = re.compile(rb'\[\s*\d+(?:,\s*\d+){4},\s*"[^"]*"\s*\]')
 LONG_NUMBER = re.compile(rb"\d{19}")
 NO_LIST = re.compile(rb'"\s*:(?! ?\[)')
-"""Follows the key of what is no list. May be found elsewhere, too: it is looked for in many arguments at once, as that
-costs little.
-"""
+"""Follows the key of what is no list. May be elsewhere, too: many arguments are searched at once, as that is cheap."""
 AS_ANY_DIGIT, MANY_DIGITS = bytes.maketrans(b"123456789", 9 * b"0"), 15 * b"0"
-"""What a number has at least that may be too large: to look for it takes a tenth of what it takes to look for all
-tensors.
-"""
+"""What a number that may be too large has at least; to look for it takes a tenth of looking for all tensors."""
 MEMBERS, MEASURES = TensorLists.__struct_fields__, ("shapes", "strides")
 ODD_BLANK = re.compile(rb' (?!(?<=: )\[|(?<=, )"(?:values|shapes|types|strides)":)(?:(?<=[\[{,: ] )|(?=[\]},: ]))')
 """A blank between values, other than PyTorch's: behind a member's key and before the next one."""
@@ -44,11 +39,7 @@ BETWEEN_ARGUMENTS = re.compile(r", (?![^\[\]]*\])")
 
 
 class RecordedTensor(NamedTuple):
-    """A tensor as a host trace lists it: `elements` of `size` bytes each, behind the first `offset` ones of a storage.
-
-    Its `shape` and `strides` are as recorded, None where they are not. `argument` is the index of the argument that is
-    or holds it.
-    """
+    """A tensor of a host trace: `elements` of `size` bytes, behind `offset` ones, in the argument of this index."""
 
     tensor: int
     storage: int
@@ -75,13 +66,7 @@ class RecordedTensor(NamedTuple):
 class RecordedArguments(NamedTuple):
     """The arguments or results of an op, decoded: parallel lists, with a RecordedTensor for each tensor in `values`.
 
-    `tensors` has these in their order. A list is empty, and not all `are_lists`, where a member is none, or cannot be
-    held: it is nested too deep.
-
-    >>> text = b'{"values":[[3,4,0,6,4,"cuda:0"],5,[[7,8,0,1,8,"cpu"]]],"shapes":[[2,3]],"types":["Tensor(float)"]}'
-    >>> recorded = RecordedArguments.of(text)
-    >>> recorded.values[1], [(tensor.storage, tensor.shape, tensor.dtype) for tensor in recorded.tensors]
-    (5, [(4, [2, 3], 'float'), (8, None, '')])
+    A list is empty, and not all `are_lists`, where a member is none, or cannot be held: it is nested too deep.
     """
 
     values: list[Any]
@@ -149,13 +134,7 @@ def _with_tensor(
 
 
 def usable_arguments(arguments: Sequence[bytes], skipped: Counts) -> Sequence[bytes]:
-    """Returns ops' arguments, objects with the members of `TensorLists`, with empty lists for unusable members.
-
-    Counts that in `skipped`, by reason.
-
-    >>> usable_arguments([b'{"values":[1],"shapes":5}'], Counts())
-    [b'{"values":[1],"shapes":[]}']
-    """
+    """Returns ops' arguments with empty lists for unusable members of `TensorLists`, counted in `skipped` by reason."""
 
     def needs_check(text: bytes) -> bool:
         return bool(NO_LIST.search(text)) or MANY_DIGITS in text.translate(AS_ANY_DIGIT)
@@ -188,11 +167,7 @@ def _usable(text: bytes, skipped: Counts) -> bytes:
 
 
 def plain_arguments(arguments: Sequence[bytes]) -> Sequence[bytes]:
-    """Returns the arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
-
-    >>> plain_arguments([b'{"types": ["Int"], "values": [ 7 ]}', b'{"shapes": []}'])
-    [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
-    """
+    """Returns the arguments of many ops, objects with the members of `TensorLists`: equal ones as equal texts."""
     odd_arguments = [*{*arguments}]
     block = b",".join(odd_arguments)
     if not (ODD_BLANK.search(block) or any(line_end in block for line_end in LINE_ENDS)):
@@ -217,10 +192,7 @@ def _plain(arguments: list[bytes]) -> list[bytes]:
 
 
 class DeclaredArguments(NamedTuple):
-    """The arguments that an op's schema declares: their names, and the positions of those that are marked as written.
-
-    Those that are `only_written` (such as `out`) take results: their earlier content is not read.
-    """
+    """The arguments that an op's schema declares, and positions of those that it writes, or writes without reading."""
 
     names: tuple[str, ...]
     written: tuple[int, ...]

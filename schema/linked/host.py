@@ -1,8 +1,4 @@
-"""Typed records of the host trace (PyTorch Execution Trace), and the attributes that its nodes list, as columns.
-
-One record serves all versions: what differs is which keys are there, flat ones (1.0.1) or `attrs` (1.0.2 on); unknown
-ones are skipped.
-"""
+"""Typed records of host traces (PyTorch Execution Trace) of all versions, and what their nodes list, as columns."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -83,11 +79,7 @@ class ListedAttributes(NamedTuple):
 
 
 def listed_attributes(nodes: Sequence[list[Attr]], expected: tuple[str, ...]) -> ListedAttributes:
-    """Returns the attributes of some nodes; further ones whose value is an empty text count as not there.
-
-    Most nodes list what the first one does, the known attributes first and nothing further: those are taken all at
-    once.
-    """
+    """Returns the attributes of some nodes; further ones whose value is an empty text count as not there."""
     names = [attr.name for attr in nodes[0]] if nodes else []
     size = len(names)
     listed = [*chain.from_iterable(attrs for attrs in nodes if len(attrs) == size)]

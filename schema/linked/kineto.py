@@ -1,7 +1,6 @@
 """Typed records of the device trace (Kineto, Chrome trace JSON), and what a merged one says of each rank in it.
 
-Missing fields have defaults; others are skipped. Numbers may be text in some versions and of some vendors, so fields
-that hold them take anything: see `numbers.integer`.
+Numbers may be text in some versions and of some vendors: see `numbers.integer`.
 """
 
 import re
@@ -23,9 +22,7 @@ MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 """Of rows that are copies and sets."""
 STEP_WITHOUT_PROFILER = "execgraph_step_without_profiler_us"
 DATA_WAIT_WITHOUT_PROFILER = "execgraph_data_wait_without_profiler_us"
-"""The keys under which `capture` has the profiler keep how long a step takes without a profiler, and for how much of it
-the loop waits for PyTorch's data loader, in µs.
-"""
+"""The keys of how long a step takes without a profiler, in µs, and how much of it the loop waits for its loader."""
 STEPS_WITHOUT_PROFILER = "execgraph_steps_without_profiler_us"
 RECORDING_COST = "execgraph_recording_cost_us"
 """The keys of how these steps differ, of which each is the work of one and the mean wait for data, and of what
@@ -74,12 +71,7 @@ def ranks_by_coordinates(texts: Iterable[str]) -> dict[str, int]:
 
 
 def graph_node(graph: Any, node: Any) -> Any:
-    """Returns the number of a node among all graphs, for integers or columns; PyTorch's CUPTI backend counts nodes in
-    each graph alone.
-
-    >>> int(graph_node(3, 7)) == int(graph_node(3, (3 << 32) + 7)) == (3 << 32) + 7, int(graph_node(-1, 7))
-    (True, 7)
-    """
+    """Returns the number of a node among all graphs; PyTorch's CUPTI backend counts nodes in each graph alone."""
     counts_in_graph = (graph > 0) & (graph < 1 << 31) & (node >= 0) & (node < 1 << 32)
     return node + counts_in_graph * ((graph * counts_in_graph) << 32)
 
@@ -87,10 +79,8 @@ def graph_node(graph: Any, node: Any) -> Any:
 class MergedRank(msgspec.Struct):
     """One rank of the list `mergedRanks` at the top level of a merged trace.
 
-    Its rows are those of the processes in `processes`, which maps them to the processes (or devices) that the rank's
-    own trace has, as `threads` maps threads that it does not have. Its times there are `time_shift_ns` smaller, its
-    correlation and flow ids (from 1 to LARGEST_ID there) `id_offset` smaller. `metadata` is the rest of that trace's
-    top level, `label` its name in the names of processes.
+    `processes` and `threads` map those of the merged trace to the rank's own, whose times are `time_shift_ns` and whose
+    correlation and flow ids (from 1 to LARGEST_ID) `id_offset` smaller. `metadata` is the rest of its top level.
     """
 
     rank: Int64

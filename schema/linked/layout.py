@@ -1,9 +1,7 @@
-"""The linked trace as a file: JSON in the node layout of host schema 1.1.1, which Chakra's converter reads too; and the
-tables of a linked trace that its records stand for.
+"""The linked trace as a file: JSON in the node layout of host schema 1.1.1, which Chakra's converter reads too.
 
-Op nodes have `ts`, `inclusive_dur` and `exclusive_dur` in µs; activity nodes have `cat`. Calls, waits and hand-offs are
-tables of columns after the nodes, times in ns. A file without these tables, as chakra_trace_link writes it, can be read
-too: its activities are taken to be launched at the end of their op or at their start, whichever is earlier.
+Nodes have times in µs. Calls, waits and hand-offs are tables of columns after the nodes, in ns; without them, as
+chakra_trace_link writes it, activities are taken to be launched at the end of their op or at their start, if earlier.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +31,7 @@ INTEGER_ATTRIBUTES = {
     "rf_id": ("uint64", 0), "fw_parent": ("uint64", 0), "seq_id": ("int64", -1), "scope": ("uint64", 0),
     "tid": ("uint64", 0), "fw_tid": ("uint64", 0),
 }  # fmt: skip
-"""The attributes of an op that have a column, in the order of the file: their types, and what stands for a missing one.
-"""
+"""The attributes of an op that have a column, in the file's order: their types, and what stands for a missing one."""
 ADDED = "nobody"
 """What recorded the roots of threads that have none, which are in the file alone."""
 OP_SCHEMA = "op_schema"
@@ -117,11 +114,7 @@ Evidence = Annotated[list[Provenance], EVIDENCE]
 
 
 class CallTable(msgspec.Struct, omit_defaults=True):
-    """Calls as columns, times in ns. -1 means none.
-
-    `name` is a position in `names`, `op` the id of an op; `module` and `python_function` are positions in
-    `python_names`.
-    """
+    """Calls as columns, -1 for none; names are positions in `names` and `python_names`, `op` the id of an op."""
 
     names: list[str]
     name: list[Position]
@@ -224,9 +217,7 @@ def assumed_calls(activities: Activities, ops: Ops) -> Calls:
 
 
 def waits_of_nodes(sync_deps: list[tuple[int, int]], ids: Int64) -> DeviceWaits:
-    """Returns the waits that chakra_trace_link found: pairs of an activity's row and an awaited id; those of ops do not
-    count. `ids` are those of the activities, by row.
-    """
+    """Returns the waits of chakra_trace_link, pairs of an activity's row and an awaited activity's id, by all `ids`."""
     target, source_id = np.array(sync_deps, np.int64).reshape(-1, 2).T
     source = rows_of(ids, source_id)
     is_activity = source >= 0

@@ -1,8 +1,7 @@
 """The linked trace in memory: tables of ops, calls and activities, and of the waits between them.
 
 A `..._row` column has rows of another table, -1 for none. Times are int64 ns on the device trace's clock, ABSENT for
-host ops that the device trace does not hold. Parents never go round in a circle: circles are cut where traces are
-linked and where linked files are read.
+host ops that the device trace does not hold. Parents never go round in a circle.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,11 +45,10 @@ class Provenance(Enum):
 
 @dataclass(slots=True, repr=False)
 class Ops(columns.RowTable):
-    """Host ops. Ids are unique over ops and activities. `tid` is the host trace's thread number, `thread` the OS's.
+    """Host ops. Ids are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's.
 
-    An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
-    that called it, `python_function` the innermost Python function that encloses it; both are None unless Python's
-    calls were read.
+    An op that communicates without the device has a `communication_row`. `module` and `python_function`, which enclose
+    it, are None unless Python's calls were read.
     """
 
     id: Int64
@@ -89,10 +87,9 @@ class Ops(columns.RowTable):
 
 @dataclass(slots=True, repr=False)
 class Calls(columns.RowTable):
-    """Runtime and driver calls, of a device trace or linked. `correlation` 0 means none.
+    """Runtime and driver calls, of a device trace or linked; a `correlation` of 0 means none.
 
-    Linking adds `op_row`, the innermost op that encloses the call, and drops `process` and `external_id`. Other columns
-    are like those of ops.
+    Linking adds `op_row`, the innermost op that encloses the call, and drops `process` and `external_id`.
     """
 
     name: Categorical
@@ -114,9 +111,8 @@ class Calls(columns.RowTable):
 class Activities(columns.RowTable):
     """Kernels, copies, sets and the like of other vendors, of a device trace or linked.
 
-    `size` is the bytes that a copy or set moves, `bandwidth` its speed in bytes/s, -1 where not recorded. Linking adds
-    `id`, the launch call `call_row`, the op that launched as `op_row`, the `communication_row` of the communication
-    that a kernel did, and of the launch its `module` and `python_function`; it drops `process` and `external_id`.
+    `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded. Linking adds `id`, and columns of the launch and
+    of the communication that a kernel did; it drops `process` and `external_id`.
     """
 
     id: Int64 = NOT_THERE
@@ -182,9 +178,8 @@ class ThreadHandoffs(columns.SummaryRepr):
 class Communication(msgspec.Struct, omit_defaults=True):
     """The recorded arguments of one communication; -1 and empty where they were not recorded.
 
-    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to;
-    `group_rank` is the recorded rank in the group of the peer or root. Several communications that one kernel did are
-    `coalesced`.
+    `source` and `target` are global ranks, `group_rank` is that of the peer or root in the group. Several
+    communications that one kernel did are `coalesced`.
     """
 
     name: str = ""
@@ -239,12 +234,10 @@ class LinkReport(msgspec.Struct):
 
 
 class TraceInfo(msgspec.Struct):
-    """The source of the trace, and the machine that it was recorded on.
+    """The source of the trace, and the machine that it was recorded on; times that were not measured are -1.
 
     In a part of a trace, `backlog_until` says by activity id until when (ns, device clock) work outside the part
-    blocked that activity. `devices` are the recorded names of the devices that ran anything, by number.
-    Times without a profiler are -1 where they were not measured; what else was measured beside the recording is in
-    `measured`, by name.
+    blocked that activity. `measured` is what else was measured beside the recording, by name.
     """
 
     schema: str = ""
@@ -353,13 +346,7 @@ def are_step_marks(names: Categorical) -> Bool:
 
 
 def distinct_steps(names: Categorical, thread: Int64, start: Ns, end: Ns) -> tuple[Categorical, int]:
-    """Returns ops' names, in which a step whose number an earlier one of its thread has is numbered on, as are the
-    steps after it; and how many of the marks these are.
-
-    >>> names = Categorical.of(["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#0"])
-    >>> [*distinct_steps(names, np.zeros(3), np.arange(3), np.arange(3))[0]]
-    ['ProfilerStep#0', 'ProfilerStep#1', 'ProfilerStep#2']
-    """
+    """Returns ops' names, with steps numbered on from where a number repeats on its thread, and how many these are."""
     marks = np.flatnonzero(are_step_marks(names) & (start != ABSENT))
     renamed, until, ahead, before = dict[int, str](), dict[int, int](), 0, ABSENT
     for row in marks[np.lexsort((start[marks], thread[marks]))].tolist():
@@ -387,11 +374,7 @@ def _step_number(name: str) -> int:
 
 
 def step_starts(names: Categorical, start: Int64) -> dict[int, int]:
-    """Returns the start (ns) of each step by its number, from ops' names and starts; of several marks the first.
-
-    >>> step_starts(Categorical.of(["ProfilerStep#3", "aten::mm", "ProfilerStep#4"]), np.array([10, 11, 20]))
-    {3: 10, 4: 20}
-    """
+    """Returns the start (ns) of each step by its number, from ops' names and starts; of several marks the first."""
     marks = np.flatnonzero(are_step_marks(names) & (start != ABSENT))
     starts: dict[int, int] = {}
     for row in marks[np.argsort(start[marks], kind="stable")].tolist():

@@ -175,10 +175,7 @@ def _numbers(nodes: Sequence[layout.Node], name: str) -> Int64:
 
 
 def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
-    """Reads a linked trace, ours or chakra_trace_link's. Raises DataError when the file is none.
-
-    `on_progress` is called with the number of bytes read.
-    """
+    """Reads a linked trace, ours or chakra_trace_link's. Raises DataError when the file is none."""
     nodes = LinkedNodes()
     with open_input(path, protected=True) as stream:
         reader: ArrayReader[layout.Node] = ArrayReader(stream, path, "nodes", layout.Node, on_progress)

@@ -1,6 +1,4 @@
-"""Finds the streams of a process from the columns of its activities, and what ran before on them, and recognises by
-name which runtime and driver calls record, await, query or free. Any call may launch.
-"""
+"""Finds the streams of a process and what ran before on them, and names calls that record, await, query or free."""
 
 import re
 from collections.abc import Callable
@@ -80,14 +78,7 @@ def streams_of(activities: OnStreams) -> Streams:
 
 
 def last_ended(end: Int64, times: Int64, fits: Callable[[Int64], Bool] | None = None, *, tried: int = 1) -> Int64:
-    """Returns for each time the row that ended last at or before it, -1 for none. O(n log n).
-
-    Args:
-        end: The end of each row.
-        times: The times.
-        fits: Says whether a row counts for each time; given one row for each.
-        tried: How many rows are looked at for each time, the last ended first.
-    """
+    """Returns for each time the last ended row that `fits`, of the `tried` that ended last before it; -1 for none."""
     by_end = np.append(np.argsort(end, kind="stable"), -1)
     position = np.searchsorted(end[by_end[:-1]], times, side="right") - 1
     source = np.full(len(times), -1, np.int64)
@@ -99,10 +90,7 @@ def last_ended(end: Int64, times: Int64, fits: Callable[[Int64], Bool] | None = 
 
 
 def took_over(activities: OnStreams, slack: int) -> Bool:
-    """Returns which activities started right when one on another stream of their device ended, within `slack` (ns).
-
-    Activities do so that waited for a slot on a full device.
-    """
+    """Returns which activities started within `slack` (ns) of an end on another stream, as on a full device."""
     follows = np.zeros(len(activities.start), np.bool_)
     for rows in rows_of_each(activities.device).values():
         last = last_ended(activities.end[rows], activities.start[rows] + slack)
@@ -113,11 +101,7 @@ def took_over(activities: OnStreams, slack: int) -> Bool:
 
 
 def sync_call(name: str) -> SyncCall:
-    """Returns the meaning of a call's name; per-thread-stream and version suffixes do not matter.
-
-    >>> sync_call("cudaStreamSynchronize_ptsz").name, sync_call("cudaLaunchKernel").name
-    ('STREAM_SYNC', 'NONE')
-    """
+    """Returns the meaning of a call's name; per-thread-stream and version suffixes do not matter."""
     plain = _SUFFIX.sub("", name)
     return next((kind for kind, pattern in _NAMES if re.search(pattern, plain)), SyncCall.NONE)
 
@@ -128,15 +112,9 @@ def sync_calls(names: Categorical) -> Int64:
 
 
 def waits_without_record(calls: Categorical, sync_records: int) -> int:
-    """Returns how many CUDA calls wait for a stream or an event that the trace does not name.
+    """Returns how many CUDA calls wait for a stream or an event that the trace does not name: none with sync records.
 
-    None do in a trace that has synchronisation records. Waits for a whole device need none, and other vendors'
-    profilers have none.
-
-    >>> from execgraph.schema.columns import Categorical
-    >>> calls = Categorical.of(["cudaStreamWaitEvent", "cudaDeviceSynchronize", "hipStreamWaitEvent"])
-    >>> waits_without_record(calls, 0), waits_without_record(calls, 1)
-    (1, 0)
+    Waits for a whole device need no record, and other vendors' profilers have none.
     """
     if sync_records:
         return 0

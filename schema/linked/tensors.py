@@ -1,7 +1,6 @@
 """The arguments and results of ops, for all who ask what an op does or touches: of one op, or all tensors as a table.
 
-The texts stay as they are. Those that differ in the ids and offsets of tensors alone have one form: of each form one
-text is decoded, and ids and offsets are read in columns. Linear in the bytes.
+Of texts that differ in the ids and offsets of tensors alone one is decoded; ids and offsets are read in columns.
 """
 
 import re
@@ -44,10 +43,7 @@ class _Kinds(NamedTuple):
 
 
 class Tensors(NamedTuple):
-    """A row for each tensor: by op, arguments before results, in the order of the texts.
-
-    `row` is the op's, `tensor` and `storage` are ids, `offset` counts elements; the rest follows from its `kind`.
-    """
+    """A row for each tensor: by op, arguments before results; `offset` counts elements, and `kind` tells the rest."""
 
     kinds: _Kinds
     row: Int64
@@ -116,8 +112,7 @@ class Tensors(NamedTuple):
 class Arguments:
     """The arguments and results of ops, by the ops' rows, given their texts.
 
-    The table of tensors is read once, when it is first asked for; an op's lists are decoded where somebody asks, and
-    not kept: decoded, they take several times the memory of the texts, and few are asked for twice.
+    The table of tensors is kept, an op's lists are not: decoded, they take several times the memory of the texts.
     """
 
     def __init__(self, inputs: BytesColumn, outputs: BytesColumn) -> None:
@@ -149,18 +144,13 @@ class Arguments:
         return Categorical.of("" if shape == "[]" else shape for shape in shapes).take(number)
 
     def member_texts(self, rows: OpRows, skipped: Counts) -> list[BytesColumn]:
-        """Returns the values, shapes and types of these ops' arguments, then of their results, as stretches of texts.
-
-        Counts in `skipped` what is not usable, by reason: it becomes an empty list.
-        """
+        """Returns the values, shapes and types of these ops' arguments, then results; `skipped` counts emptied ones."""
         texts = (column.take(rows) for column in self.texts)
         forms = (form[rows] for form in self._read[1:])
         return [*chain.from_iterable(map(_member_texts, texts, forms, repeat(skipped)))]
 
     def alike(self, rows: OpRows) -> list[Hashable]:
-        """Returns a value for each of these ops, the same for ops whose texts differ in ids and offsets alone, and
-        whose tensors share memory alike.
-        """
+        """Returns for each op a value, the same where texts differ in ids and offsets alone and share memory alike."""
         tensors, input_form, output_form = self._read
         tensors = tensors.of(rows)
         memory = group_ids(tensors.row, tensors.storage, tensors.offset, tensors.elements)
