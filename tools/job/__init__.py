@@ -1,9 +1,4 @@
-"""The traces or graphs of all ranks of a job in; their graphs, a diagnosis, one merged trace or a scaled job out.
-
-`build` makes a graph for each rank and says what the ranks agree on, `diagnose` says what is wrong with traces before
-any linking, `merge_traces` puts device traces into one file, `scale` writes the graphs of the same program on other
-ranks.
-"""
+"""The traces or graphs of all ranks of a job in; their graphs, a diagnosis, one merged trace or a scaled job out."""
 
 from .astra_sim_files import (
     AstraSimOptions, BuildTarget, build_options, fit_error_text, network_text, poor_fit, poor_goal_fit,

@@ -1,7 +1,4 @@
-"""Writes what ASTRA-sim reads besides the graphs: OUT/astra-sim with its configuration, and the command that runs it.
-
-Says of the network in it what its figures are, and whether it describes the job.
-"""
+"""Writes what ASTRA-sim reads besides the graphs, OUT/astra-sim, and says whether its network describes the job."""
 
 import dataclasses
 import json
@@ -82,7 +79,7 @@ def build_options(
     """Returns how to build a job for a target, in place of that of the `options`; `of_job` are fields of BuildOptions.
 
     Graphs of simulators, and those of a run with `changes`, are of the run without a profiler unless it is taken
-    `as_recorded`. Raises WrongUsage where arguments contradict each other.
+    `as_recorded`.
     """
     chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | of_job
     if isinstance(target, AstraSimOptions):
@@ -110,8 +107,7 @@ def build_options(
 def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: AstraSimOptions) -> None:
     """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all.
 
-    The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of
-    this folder.
+    The simulator has no network of one: beside a rank alone there is a second one that computes for 1 µs.
     """
     folder = without_link(output_dir / ASTRA_SIM_FILES)
     folder.mkdir(exist_ok=True)
@@ -199,10 +195,7 @@ def fit_error_text(error: float | None) -> str:
 
 
 def poor_fit(fitted: Network | None, simulation: AstraSimOptions, *, lacks_members: bool) -> str | None:
-    """Returns why the simulated communication will be wrong; None where a fit is good enough or not used.
-
-    `lacks_members` is whether ranks of groups were not traced.
-    """
+    """Returns why simulated communication will be wrong; None where a fit is good enough or not used."""
     is_used = not simulation.replay and None in (simulation.bandwidth_gib_s, simulation.latency_ns)
     if not is_used or fitted is None:
         return None

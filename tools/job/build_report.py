@@ -1,8 +1,7 @@
 """What a build says of itself: report.json, the same on every run of the same inputs, and the table for people.
 
-Everything that a build makes waits in a folder of its own until all of it is there. Then the earlier report goes, and
-the new one comes last: a build that is stopped before leaves the earlier one, a build that is stopped meanwhile no
-report, so that the next one begins anew.
+What a build makes waits until all of it is there. Then the earlier report goes, and the new one comes last: after a
+build that is stopped in between there is no report, so that the next one begins anew.
 """
 
 import hashlib
@@ -51,12 +50,10 @@ OUTPUT = re.compile(rf"{GRAPH}|report\.json|comm_groups\.json|{re.escape(GOAL_FI
 class BuildOptions(Options):
     """How to convert each rank, and what the graphs of a job are for.
 
-    `goal` is how the file of the target "goal" is written, `roofline` the peaks with which ASTRA-sim's roofline mode is
-    to run. With `modules` Python's calls are read, and nodes tell their module. With `start_offsets` the ranks of a job
-    for a simulator begin when they began to record, else all at once. Graphs for ASTRA-sim's `replay` mode keep
-    measured times alone; others say where a send waits for its receiver and, with `excess_time`, keep what collectives
-    took beyond what the fitted network gives them. `without_profiler` puts the run without a profiler in place of the
-    recorded one, where it is known how long a step takes, and `changes` are specs of `--scale`.
+    `goal` is how the file of the target "goal" is written, `roofline` the peaks with which ASTRA-sim is to run. With
+    `start_offsets` ranks begin when they began to record, else all at once. Graphs for ASTRA-sim's `replay` mode keep
+    measured times alone; with `excess_time` others keep what collectives took beyond what the fitted network gives
+    them. `changes` are specs of `--scale`.
     """
 
     goal: GoalOptions = field(default_factory=GoalOptions)
@@ -80,8 +77,7 @@ class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
 class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """One rank: what it was built from, what came out, and what became of everything in between.
 
-    `notes` are about its traces, `target_notes` about its changes for the target. If it `lacks_sync_records`, what its
-    waits were for is inferred.
+    `notes` are about its traces, `target_notes` about its changes for the target.
     """
 
     rank: int
@@ -105,10 +101,8 @@ class BuildReport(SummaryRepr, msgspec.Struct):
     """A build of all ranks. `failures` and `notes` are about traces without a rank; `skipped` counts other files.
 
     `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have, `decisions`
-    how calls of ranks are matched, if oddly. `network` is what the measured communication fits, for simulators, `goal`
-    what the file of the target "goal" holds. `run` says which run the graphs hold, "" for the recorded one. `groups` is
-    the file with the numbers of process groups, and `digest` that of all the rest, so that a report that somebody
-    changed is not believed.
+    how calls of ranks are matched, if oddly. `run` is "" for the recorded one. `digest` is of all the rest, so that a
+    report that somebody changed is not believed.
     """
 
     tool: str
@@ -301,9 +295,7 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport, max_messages: 
 def comparable(
     report: BuildReport | None, target: Path, options: BuildOptions, window: Window
 ) -> tuple[BuildReport | None, list[str]]:
-    """Returns what an earlier build said, if it was by this tool, of this part and with these options; and sentences on
-    changed or missing files that its graphs depend on: then it says nothing.
-    """
+    """Returns an earlier build's report, if this tool made it with these options, or why its files make it useless."""
     if report is None or (report.tool, report.options, report.window) != (this_tool(), options, window):
         return None, []
     names = [] if report.is_genuine else [REPORT]
@@ -321,8 +313,7 @@ def graph_names(report: BuildReport) -> list[str]:
 def put_all_in_place(
     made: Path, folder: Path, report: BuildReport, earlier: BuildReport | None, graphs: dict[int, Path]
 ) -> list[str]:
-    """Writes the report with its digest, moves what it lists from `made` to `folder`, itself last, and before removes
-    what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph.
+    """Moves the report and what it lists from `made` to `folder`, itself last; returns a sentence per removed graph.
 
     Reports are from anywhere: a graph that the earlier one lists is only removed when it is named like one and holds
     what the report says.

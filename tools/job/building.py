@@ -1,9 +1,7 @@
 """Builds the execution graph of every rank from a folder of traces, report.json, and for GOAL the file of the job.
 
-The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what
-would come out are left alone. All that is made waits until the last rank is done, so a build that is stopped changes
-nothing. The first step builds a rank's graph and a small summary of it, the second makes the graph keep the plan of all
-ranks; each runs in a process of its own.
+The same inputs give the same bytes, in whatever order the ranks are built. The first step builds a rank's graph and a
+small summary of it, the second makes the graph keep the plan of all ranks; each runs in a process of its own.
 """
 
 import dataclasses
@@ -38,9 +36,7 @@ MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.DETAIL, InputKind.MERGED
 """What a profiler recorded, which cannot be made again."""
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
 Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], OnProgress], Outcomes]
-"""Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say
-are done.
-"""
+"""Runs a function on tasks, yields each with what became of it in any order, and tells of stages that are done."""
 
 
 class BuiltJob(NamedTuple):
@@ -66,11 +62,8 @@ def build(
 ) -> BuiltJob:
     """Builds OUT/graph.N.et for every rank N among `inputs`, and OUT/report.json; for GOAL OUT/job.goal, too.
 
-    `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
-    `allow_mismatch`, traces that do not seem to be of one job are ranks of one. If no rank can be
-    built, such as by a mistyped part of the trace, graphs of an earlier build stay. Raises DataError if
-    there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single
-    ranks is in the report.
+    With `anew`, ranks that are up to date are built too. If no rank can be built, graphs of an earlier build stay.
+    Raises DataError if there is nothing to build or no place for it; what is wrong with single ranks is in the report.
     """
     target = output_dir.resolve()
     source, pairs = _find_traces(inputs, target, progress, allow_mismatch=allow_mismatch)
@@ -118,9 +111,7 @@ def _find_traces(
 
 
 def _tasks(job: Job, pairs: Pairs, reported: BuildReport | None) -> dict[int, RankTask]:
-    """Returns the task of each rank. Raises RequestError where an output is a trace: one that the build reads by a
-    link, or that has its name.
-    """
+    """Returns the task of each rank. Raises RequestError where an output is a trace, by a link or by its name."""
     if job.options.target == GOAL:
         # the file of a job in GOAL is written from generic graphs
         job = job._replace(options=dataclasses.replace(job.options, target=GENERIC))
@@ -161,12 +152,10 @@ def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> 
 
 
 def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], earlier: BuildReport | None) -> str:
-    """Puts the run that the options ask for, without a profiler or with changes, in place of the recorded one, and says
-    in words which run it is; "" where that is the recorded one, or no rank knows another. O(n + e), all ranks at once.
+    """Puts the run that the options ask for in place of the recorded one, and returns its name; "" for the same.
 
-    Raises:
-        DataError: The graphs are to be changed, and cannot be replayed together.
-        RequestError: A change cannot be made.
+    Takes all ranks at once. Raises DataError where the graphs cannot be replayed together, RequestError where a change
+    cannot be made.
     """
     built = sorted(rank for rank, result in results.items() if result.summary.status == BUILT)
     if earlier and all(results[rank].unchanged for rank in built):
@@ -220,8 +209,7 @@ def _second_step(
 ) -> tuple[Network | None, FileContent | None, list[str]]:
     """Gives group numbers, and for simulators one order of communication, to ranks that lack them.
 
-    Returns the network that the communication fits, the file of groups, and how calls are matched, if oddly; the
-    earlier ones where nothing changed.
+    Returns the fitted network, the file of groups, and how calls are matched, if oddly: the earlier ones if unchanged.
     """
     built = {rank for rank, result in results.items() if result.summary.status == BUILT}
     unchanged = {rank for rank in built if results[rank].unchanged}

@@ -204,11 +204,7 @@ def mark_of(kernels: int, most_kernels: int) -> str:
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:
-    """Returns ranks in words, a long list cut.
-
-    >>> ranks_in_words([3]), ranks_in_words([0, 1, 2, 5])
-    ('rank 3', 'ranks 0-2, 5')
-    """
+    """Returns ranks in words, such as `ranks 0-2, 5`, a long list cut."""
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_cut(ranks_text(ranks).replace(',', ', '))}"
 
 

@@ -1,7 +1,4 @@
-"""Inspects the files of one process: counts, longest kernels, and all that a graph would lack, by reason.
-
-Versions are those recorded in a device trace, and the PyTorch that fits a host schema.
-"""
+"""Inspects the files of one process: versions, counts, longest kernels, and all that a graph would lack, by reason."""
 
 import json
 import re
@@ -69,10 +66,7 @@ def device_versions(path: str) -> dict[str, str]:
 
 
 def _versions(top: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields the keys of versions with their values in words, nested ones too.
-
-    CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483.
-    """
+    """Yields the keys of versions with their values; CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483."""
     for name, value in top.items():
         if isinstance(value, dict):
             yield from _versions(value)
@@ -95,10 +89,7 @@ class KernelTime(msgspec.Struct, frozen=True):
 
 
 class GroupCount(msgspec.Struct, frozen=True):
-    """The collectives of a group, which has no ranks where they are not known.
-
-    `first` and `last` are their sequence numbers, -1 where not recorded.
-    """
+    """The collectives of a group, without ranks where not known, and their sequence numbers, -1 where not recorded."""
 
     ranks: list[int]
     count: int
@@ -167,9 +158,7 @@ class Inspection(msgspec.Struct):
 
 
 def inspect(inspection: Inspection) -> tuple[Inspection, Calls]:
-    """Reads the files of a process once each, and returns what they hold, and the collectives of its devices; what
-    cannot be read is in `error`.
-    """
+    """Reads the files of a process once each; returns what they hold, or an `error`, and its devices' collectives."""
     found, match, collectives = list[Contradiction](), None, Calls.of([])
     inspection.bytes = sum(Path(path).stat().st_size for path in inspection.files)
     try:

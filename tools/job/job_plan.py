@@ -1,8 +1,7 @@
 """The plan that the ranks' graphs keep so that a simulator can run them together.
 
-Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and
-the order of communication are made the same on all members too, and what lacks a partner becomes computation. What
-collectives took from the last arrival on is fitted to a network, and what no network gives them is kept beside.
+For one communication at a time, sizes and the order of communication are made the same on all members too, and what
+lacks a partner becomes computation. What collectives took from the last arrival on is fitted to a network.
 """
 
 from collections.abc import Mapping
@@ -21,9 +20,7 @@ from ...schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 
 
 class RankCommunication(NamedTuple):
-    """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication, else
-    the numbers of its calls.
-    """
+    """What the second step needs of a graph: its groups, and for simulators its communication, else its calls."""
 
     groups: list[RankList]
     summary: SimulatedCalls | None
@@ -31,10 +28,7 @@ class RankCommunication(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """What one rank's graph has to keep: the numbers of groups; ids of communication without partners; values of
-    attributes by id, later ones instead of earlier ones; for replay mode ids in the common order; how much later than
-    the first rank it began, in ns; how long its collectives took; and how many nodes change, and how.
-    """
+    """What one rank's graph has to keep: attributes by id, the last value of which counts, and an order for replay."""
 
     numbers: dict[RankList, int]
     unpartnered: list[int]
@@ -108,9 +102,7 @@ def plan_job(
 
 
 def complete_transfers(calls: SimulatedCalls, is_awaited: Bool) -> dict[int, Transfer]:
-    """Returns the collectives and messages in which all members took part, by the number of their match; sends that
-    are awaited wait for their receivers. A transfer lasts as long as its shortest member, which came last.
-    """
+    """Returns, by match, the transfers in which all members took part; each lasts as long as its last member."""
     matches = groupby(calls.matched)
     count, members = matches.count(), calls.members[matches.first]
     kind = np.where(calls.kind >= 0, calls.kind, np.where(is_awaited, AWAITED_MESSAGE, MESSAGE))[matches.first]
@@ -172,8 +164,7 @@ def excess_times(
 def _alone_ns(
     calls: SimulatedCalls, positions: Int64, is_played: Bool, collectives: Mapping[int, Transfer], on_hosts: Bool
 ) -> Int64:
-    """Returns how long each collective took after those before it in the common order had ended on its rank: the
-    simulator runs one at a time.
+    """Returns how long each collective took after those before it in the common order had ended on its rank.
 
     The last member to come took the shortest, and all end together; but host threads end each by itself.
     """

@@ -1,7 +1,4 @@
-"""Looks at every device trace before a merge, for processes and for clocks that agree; and what a merge reports.
-
-Clocks are compared by the collectives that wait for all their members: they end on all at nearly the same time.
-"""
+"""Looks at every device trace before a merge, for processes and for clocks that agree; and what a merge reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,9 +32,7 @@ NS_PER_YEAR = 31_556_952 * 10**9
 
 
 def collective_times(linked: LinkedTrace) -> Calls:
-    """Returns the collectives of a rank's devices and host that all members wait for, in the order in which they were
-    issued, with times in ns since the epoch.
-    """
+    """Returns the collectives that all members wait for, in the order of issue, with times in ns since the epoch."""
     rows, ops, base = linked.activities, linked.ops, linked.info.base_time_ns
     pairs = (rows.start, ops.start), (rows.end, ops.end), (rows.communication_row, ops.communication_row)
     start, end, number = map(np.concatenate, pairs)
@@ -82,10 +77,7 @@ class Survey(NamedTuple):
 
 
 def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
-    """Reads each trace once and keeps a few numbers of each collective.
-
-    Raises DataError for a trace that cannot be read, or whose clock is too far from the others' for 64 bits.
-    """
+    """Reads each trace once. Raises DataError for one that is unusable or too far from the others for 64 bits."""
     bases, hosts, notes = dict[int, int](), dict[int, frozenset[int]](), list[str]()
     calls, comms = dict[int, Calls](), dict[int, RankComms]()
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):

@@ -1,7 +1,4 @@
-"""Merges the device traces of all ranks into one file: a Chrome trace to look at, or a SQLite database to count in.
-
-In the database device 0 of two ranks is two devices.
-"""
+"""Merges the device traces of all ranks into a Chrome trace to look at, or a SQLite database to count in."""
 
 import sqlite3
 import tempfile

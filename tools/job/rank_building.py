@@ -43,10 +43,7 @@ Inputs = tuple[FileContent, FileContent | None, FileContent | None]
 
 
 class Job(NamedTuple):
-    """What the tasks of all ranks have in common: the folders of the traces and of the graphs, and what to build.
-
-    New graphs wait in `scratch` until all `ranks` are built.
-    """
+    """What the tasks of all ranks have in common; new graphs wait in `scratch` until all `ranks` are built."""
 
     folder: Path
     output: Path
@@ -57,10 +54,7 @@ class Job(NamedTuple):
 
 
 class RankTask(NamedTuple):
-    """A pair of traces to build a rank from; with a `plan` the second step of what the first one built.
-
-    `earlier` is what the last build with the same options, or the first step, said of this rank.
-    """
+    """Traces to build a rank from, with a `plan` for the second step; `earlier` is what the last build said of it."""
 
     job: Job
     pair: Pair
@@ -89,9 +83,7 @@ class RankResult(NamedTuple):
 
 @no_garbage_collection()
 def build_rank(task: RankTask) -> RankResult:
-    """Builds a rank's graph, unless the earlier one is still up to date, or makes the graph that was built keep the
-    plan of all ranks. Reports every failure, raises none.
-    """
+    """Builds a rank's graph unless it is up to date, or makes it keep the plan of all ranks. Reports every failure."""
     try:
         for folder, held in ((task.job.folder, task.job.folder), (task.job.output, task.job.scratch)):
             if not held.is_dir():
@@ -108,11 +100,7 @@ def build_rank(task: RankTask) -> RankResult:
 
 @contextmanager
 def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
-    """What the inputs hold, when it is known; a DataError where one was changed since the block began.
-
-    Hashing does not hold the interpreter, so it takes no time beside the building. It is given up when the block is
-    left.
-    """
+    """Yields a function that waits for what the inputs hold, hashed meanwhile; a DataError if one was changed."""
     before = {name: state_of(task.job.folder / name) for name in task.pair.names if name}
     is_left = Event()
 

@@ -1,12 +1,8 @@
 """Summarises what one rank communicated, in the order in which it issued it: enough to tell whether ranks agree.
 
-For every process group a rank keeps how many collectives it issued, and digests: of what all members must have in
-common, of the shards in which they may differ, of what it sends to each peer and expects of it, and of the order of two
-groups.
-
-Shards add up: of an all-gather with 8 elements out, members give 3 and 5. Each collective k has a weight w(k) that all
-ranks know, so that the sum of w(k) · shard over members and collectives is that of w(k) · whole, almost surely only if
-the shards of each collective fit.
+For every process group a rank keeps digests: of what all members must have in common, of the shards in which they may
+differ, of what it sends to each peer and expects of it, and of the order of two groups. Shards add up: with a weight
+w(k) for collective k, the sum of w(k) · shard is that of w(k) · whole, almost surely only if all shards fit.
 """
 
 import hashlib
@@ -51,10 +47,7 @@ class Issued(NamedTuple):
 
 
 def issued_by(linked: LinkedTrace) -> list[Issued]:
-    """Returns what a rank communicates in the order in which it issued it.
-
-    Where an activity has no launch call, in the order in which they started.
-    """
+    """Returns what a rank communicates in the order of issue, of starts where an activity has no launch call."""
     activities, ops = linked.activities, linked.ops
     on_device = np.flatnonzero(activities.communication_row >= 0)
     on_host = np.flatnonzero((ops.communication_row >= 0) & (ops.start != ABSENT))
@@ -85,8 +78,7 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a rank issued in a group: a digest of what members must have in common, in order, and one of their `shards`.
 
     `shard_sum` adds up over the members to `whole_sum` if shards fit. `sends` and `expects` are digests of all-to-alls,
-    four bytes a member; empty where splits are unknown. `out_of_sequence` counts collectives whose sequence number is
-    below that of the one before.
+    four bytes a member. `out_of_sequence` counts collectives numbered below the one before.
     """
 
     group: Group
@@ -101,11 +93,10 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What verification needs to know of a rank.
+    """What verification needs to know of a rank; messages are counted by "sender>receiver elements dtype" and the tag.
 
-    `orders` are digests of the order in which collectives of two groups, given by their positions in `groups`, follow
-    each other. `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if it was given.
-    `overlapping` counts communications that began on a host thread before the previous one there had ended.
+    `orders` are digests of the order of two groups, by their positions in `groups`. `overlapping` counts communications
+    that began on a host thread before the previous one there had ended.
     """
 
     groups: list[GroupSummary] = []
@@ -255,11 +246,7 @@ def _messages(issued: Iterable[Issued], node: NodeType, rank: int) -> dict[str, 
 
 
 def _plain(text: str) -> str:
-    """Returns a dtype or name, however it is written.
-
-    >>> _plain("c10::BFloat16"), _plain("_allgather_base")
-    ('bfloat16', 'allgatherbase')
-    """
+    """Returns a dtype or name, however it is written: `bfloat16` for `c10::BFloat16`."""
     return re.sub(r"c10::|[^a-z0-9]", "", text.lower())
 
 

@@ -1,8 +1,4 @@
-"""Scales a job: surveys the graphs of all ranks, plans, writes those of every copy, and scale.json.
-
-A rank's graph is read in a process of its own, for its facts or to write some of its copies. Nothing is under the
-output's name until all of it is. Equal inputs give equal bytes.
-"""
+"""Scales a job: surveys the graphs of all ranks, plans, writes those of every copy, and scale.json, all or nothing."""
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -83,10 +79,7 @@ class GroupLine(msgspec.Struct, frozen=True):
 
 
 class ScaleReport(msgspec.Struct):
-    """A scaled job: how many ranks it had and has, which traced rank stands in for each that was not, what became of
-    its groups and collectives, and what is written. `network` is what the traced job's collectives fit, for graphs of a
-    simulator.
-    """
+    """A scaled job: its ranks, what stands in for those not traced, its groups and collectives, and what is written."""
 
     ranks: int
     scaled_ranks: int

@@ -1,11 +1,7 @@
 """Merges the device traces of all ranks into one Chrome trace, from which each rank's trace can be taken again.
 
-Processes, correlations and flow ids become unique, times move by a whole number of µs, rows that cross others go to a
-lane beside their thread; nothing else of a row changes, and every row is kept. Memory is that of one rank's columns and
-one piece of its file, however many ranks there are.
-
-Viewers show the rows of a thread only where they nest, and drop a row that begins inside another and outlasts it: a
-kernel that starts before the one before it has ended, or beside a record of waiting.
+Ids become unique, times move by a whole number of µs, rows that cross others, which viewers drop, go to a lane beside
+their thread; nothing else changes. Memory is that of one rank's columns and one piece of its file.
 """
 
 from collections import defaultdict
@@ -61,10 +57,7 @@ class Thread(NamedTuple):
 
 
 class Lanes:
-    """The lane of each row that is not shown on its own thread, by the row's number in the file.
-
-    `numbers` are the thread numbers by which the lanes go, from `first` on: of each thread those of depth 1 and deeper.
-    """
+    """The lane of each row that is not shown on its own thread, by row; `numbers` are those of the lanes."""
 
     def __init__(self, pieces: Iterable[list[PlacedRow]], first: int) -> None:
         self.of_row: dict[int, int] = {}
@@ -106,11 +99,7 @@ def _times(numbers: list[bytes]) -> Int64:
 
 
 class RankRows:
-    """The rows of one rank on their way; `record` then says how to undo what was done to them.
-
-    `hosts` are the processes of its host rows, `last_process` the last one that an earlier rank took. `largest_id` is
-    the largest correlation or flow id so far.
-    """
+    """The rows of one rank on their way; `record` then says how to undo what was done to them."""
 
     def __init__(self, record: MergedRank, hosts: frozenset[int], last_process: int, lanes: Lanes) -> None:
         self.record, self.lanes = record, lanes
@@ -270,10 +259,7 @@ def merge_for_viewing(ranks: Sequence[RankFile], output: str, progress: Progress
 
 
 def _pieces(path: str, kind: Any, damage: Damage, record: MergedRank) -> Iterator[list[Any]]:
-    """Yields the rows of a trace, decoded as `kind`, and adds what was wrong to `damage`.
-
-    Afterwards `record` has the keys of the top level beside the rows; of a damaged file those that say whose it is.
-    """
+    """Yields the rows of a trace as `kind`, and adds to `damage`; then `record` has the other keys of the top level."""
     with open_trace(path, protected=True) as stream:
         reader = ArrayReader[Any](stream, path, EVENTS, kind, lambda _: None, damage=damage)
         for _, rows in reader:

@@ -1,7 +1,4 @@
-"""Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON.
-
-Nothing here loads what draws charts: only `render` does.
-"""
+"""Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON. Only `render` loads what draws."""
 
 from .inputs import ReadOptions, Sources, find_sources, read_ranks
 from .output import print_tables, summary_text, tables_text, write_csv

@@ -1,7 +1,4 @@
-"""What the page draws of a rank: its nodes as bars on lanes, from its replay, on the clock that all ranks share; the
-ops of host threads that these lie in, one below the one that called it, as slices around the bars; and the data flow of
-one step, as boxes that open and close.
-"""
+"""What the page draws of a rank: nodes as bars on the clock of all ranks, ops around them, and a step's data flow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +22,7 @@ ON_PAGE, OPEN = 500, 36
 
 
 class Slices(NamedTuple):
-    """Timed ops by lane, then start, outer before inner ones; `row` is 0 for the outermost ones.
-
-    Until the lanes are known, `lane` is the number of the thread, and times are on the device trace's clock.
-    """
+    """Timed ops by lane, then start, on the device trace's clock and by thread until the lanes are known."""
 
     lane: Int64
     start_ns: Ns
@@ -47,10 +41,7 @@ NO_OPS = Slices(NO_TIMES, NO_TIMES, NO_TIMES, Categorical.of([]), NO_TIMES)
 
 
 def host_ops(ops: Ops) -> Slices:
-    """Returns copies of what is needed of the ops, so that the others can go.
-
-    They are nested by time, as the parents that host traces name may have ended before.
-    """
+    """Returns copies of what is needed of the ops, nested by time: parents that host traces name may end before."""
     rows = np.flatnonzero((ops.start != ABSENT) & (ops.end > ops.start))
     rows = rows[np.lexsort((-ops.end[rows], ops.start[rows], ops.thread[rows]))]
     thread, start, end = (column[rows] for column in (ops.thread, ops.start, ops.end))
@@ -59,19 +50,14 @@ def host_ops(ops: Ops) -> Slices:
 
 
 def _ended(lane: Int64, time: Ns, at_lane: Int64, at_time: Ns) -> Int64:
-    """Returns for each time on a lane how many times of the lanes before and of this one lie at or before it; 0 on a
-    lane without any.
-    """
+    """Returns for each time how many of its lane and those before lie at or before it; 0 on a lane without any."""
     order = np.lexsort((time, lane))
     rows, keys = columns.Keys(lane[order], time[order]), columns.Keys(at_lane, at_time)
     return columns.group_searchsorted(rows, keys, "right")
 
 
 class Arrows(NamedTuple):
-    """Dependencies, from the end of a bar to the start of one on another lane; `is_step` on the critical path.
-
-    `source` and `target` are rows of bars, `reason` is a position in REASONS.
-    """
+    """Dependencies, from the end of a bar to the start of one on another lane; by the rows of both."""
 
     source: Rows
     target: Rows
@@ -83,9 +69,8 @@ class Arrows(NamedTuple):
 class Bars:
     """The n timed nodes of a rank by lane, then start; times count from the run's first start.
 
-    `lane` is a position in `lanes`, which are in the order in which they are drawn: host threads above streams. From
-    `alone_ns` on a bar has its lane for itself: what began before it has ended, so that a lane is never busy twice.
-    `look` is a position in LOOKS. `ops` are the ops of threads in which several bars lie; `row` is a bar's row in them.
+    `lanes` have host threads above streams. From `alone_ns` on a bar has its lane for itself, so that a lane is never
+    busy twice. `ops` are the ops of threads in which several bars lie; `row` is a bar's row in them.
     """
 
     rank: int
@@ -120,11 +105,7 @@ class Bars:
 
 
 def on_one_clock(replays: Sequence[Replay]) -> list[tuple[int, Rows]]:
-    """Returns for each rank when its first timed node started (ns), on the clock aligned by shared communication, and
-    its nodes on the critical path, in the order of the path.
-
-    The ranks are replayed together.
-    """
+    """Returns for each rank its first start (ns) on the clock of all, replayed together, and its critical path."""
     joint = replays[0] if len(replays) == 1 else replay_ranks([replay.work.graphs[0] for replay in replays])
     work = joint.work
     start = np.where(work.is_timed, work.measured_start_ns, np.iinfo(np.int64).max)
@@ -194,9 +175,7 @@ def _arrows(work: Workload, rows: Rows, path: Rows) -> Arrows:
 
 
 def step_flow(rank: RankTrace) -> DataFlow | None:
-    """Returns the data flow of a rank's step of median length, of the whole run if no steps are marked; None where
-    there is nothing to show.
-    """
+    """Returns the data flow of a rank's step of median length, or of the run if no steps are marked; None for none."""
     graph, replay, ops = rank.graph, rank.replay, rank.linked.ops
     if graph is None or replay is None:
         return None
@@ -217,9 +196,7 @@ def step_flow(rank: RankTrace) -> DataFlow | None:
 
 
 def flow_boxes(flow: DataFlow) -> dict[str, Any]:
-    """Returns what the page shows of a data flow: boxes by number in layers, those that are `open` at first and all
-    with the layers of what is seen in them; arrows, each the numbers of its boxes, the position of its kind, its text.
-    """
+    """Returns what the page shows of a data flow: boxes by number in layers, those `open` at first, and arrows."""
     shown, open_at_first = ShownFlow(flow, flow.open_boxes(ON_PAGE, ON_PAGE)), flow.open_boxes(OPEN)
     number = {box: position for position, box in enumerate(flow.root.walk())}
     kinds = sorted({link.kind for link in shown.links.values()})

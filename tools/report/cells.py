@@ -1,6 +1,4 @@
-"""Formats the values of tables for people, in the same way on the page and on the terminal, and packs their rows for
-the page: by columns, each text once, as many of the largest rows as fit.
-"""
+"""Formats values of tables in the same way on the page and on the terminal, and packs the largest rows for the page."""
 
 import math
 from collections import defaultdict
@@ -32,11 +30,7 @@ LONGEST = 1000
 
 
 def heading(name: str, unit: str) -> str:
-    """Returns the heading of a column, with its unit.
-
-    >>> heading("start_skew", "µs"), heading("idle_pct", "%"), heading("pct", "%"), heading("count", "")
-    ('start skew [µs]', 'idle [%]', '%', 'count')
-    """
+    """Returns the heading of a column, with its unit: `idle [%]`."""
     label = name.removesuffix("pct").replace("_", " ").strip()
     return f"{label} [{unit}]" if label and unit else label or unit
 
@@ -44,10 +38,8 @@ def heading(name: str, unit: str) -> str:
 def cell(value: Any, column: str = "", unit: str = "") -> str:
     """Returns the text of a value: numbers with separators and few decimals, identifiers unchanged, names shortened.
 
-    >>> cell(1234.56, "time", "µs"), cell(0.0363, "share", "%"), cell(1234, "count")
-    ('1,234.6', '0.036', '1,234')
-    >>> cell(41000, "tid"), cell(-1, "stream"), cell(None)
-    ('41000', '–', '')
+    >>> cell(1234.56, "time", "µs"), cell(0.0363, "share", "%"), cell(41000, "tid"), cell(-1, "stream")
+    ('1,234.6', '0.036', '41000', '–')
     """
     if value is None or value != value:
         return ""
@@ -67,19 +59,12 @@ def short_and_full(text: str) -> str | list[str]:
 
 
 def times_text(count: float) -> str:
-    """Returns how often something happened.
-
-    >>> times_text(1), times_text(1200)
-    ('once', '1,200 times')
-    """
+    """Returns how often something happened: `once`, `1,200 times`."""
     return "once" if count == 1 else f"{count:,.0f} times"
 
 
 def largest(table: Table, by: str, count: int) -> Table:
-    """Returns the table of the `count` rows with the largest numbers in a column, the largest first; NaN comes last.
-
-    No dicts of all rows are made.
-    """
+    """Returns the rows with the `count` largest numbers in a column, the largest first, NaN last; makes no dicts."""
     values = np.nan_to_num(np.asarray(table[by], np.float64), nan=-np.inf)
     return table.take(np.argsort(-values, kind="stable")[:count])
 
@@ -98,11 +83,7 @@ def sums(rows: Sequence[Row], key: str, value: str) -> dict[Any, float]:
 
 
 def embed_tables(tables: Mapping[str, tuple[Table, str]], max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
-    """Packs the tables as JSON, each given with the column by whose largest values rows are selected, "" for the first
-    rows.
-
-    Small tables are complete; large ones share the remaining room equally.
-    """
+    """Packs tables as JSON, each with the column that ranks its rows, "" for none; large ones share the room."""
     packed: dict[str, bytes] = {}
     for name, (table, by) in sorted(tables.items(), key=lambda item: len(item[1][0]) * len(item[1][0].columns)):
         packed[name] = _largest_fitting(table, by, max_bytes // (len(tables) - len(packed)))
@@ -123,9 +104,7 @@ def _largest_fitting(table: Table, by: str, max_bytes: int) -> bytes:
 
 
 def _packed(column: Column) -> dict[str, Any]:
-    """Returns a column with its recorded values: times to the ns, other fractions to six digits, None for unknown
-    numbers, texts as numbers of those that follow.
-    """
+    """Returns a column: times to the ns, other fractions to six digits, texts as numbers of those that follow."""
     described = {"key": column.name, "label": heading(column.name, ""), "unit": column.unit}
     if isinstance(column.values, list):
         number: dict[str, int] = {}

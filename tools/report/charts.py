@@ -71,9 +71,7 @@ def _collectives(table: Table) -> list[Chart]:
 
 
 def _efficiency(table: Table) -> list[Chart]:
-    """Returns a roofline of the ops that took longest, below the peaks of their devices; no chart if the intensity and
-    speed of no op is known.
-    """
+    """Returns a roofline of the ops that took longest below their devices' peaks; nothing if none's speed is known."""
     rows = [
         {**row, "limit": row["bound"] or "device not known"}
         for row in largest(table, "time", SHOWN_POINTS).rows()
@@ -159,9 +157,7 @@ CHARTS: dict[str, Draw] = {
 
 
 def spent(report: Report) -> list[Chart]:
-    """Returns how each device spent the measured run, as the figures at the top, else from first to last activity; or
-    without devices each host thread.
-    """
+    """Returns how each device spent the measured run, as the figures at the top, or else each host thread."""
     kernels, devices = report.page_table("kernel_breakdown"), report.page_table("temporal_breakdown")
     if not kernels or not devices:
         times = report.timeline.lane_times if report.timeline else []

@@ -1,8 +1,7 @@
 """Draws charts in Vega-Lite: kinds of charts that several analyses share, and the encodings of their fields.
 
-A field is written with its unit, as in `time [µs]`, `flops []`; a text has no brackets. Times, bytes and counts are
-shown in the unit that suits each value, `684 ms`, `309 G`. Colours are variables of the page's style. Memory in use is
-a curve over time with its peak and the steps.
+A field is written with its unit, as in `time [µs]`, `flops []`; a text has no brackets. The page shows quantities in
+the unit that suits each value.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,10 +67,7 @@ def names(field: str, **more: Any) -> Encoding:
 
 
 def by_label(labels: Iterable[str]) -> Encoding:
-    """Returns the colour of `part`: a variable of the style per label, `--host-wait` for `host wait`.
-
-    All overlaps of classes (`a + b`) have the same colour.
-    """
+    """Returns the colour of `part`: `--host-wait` of the style for `host wait`, one for all overlaps (`a + b`)."""
     domain = list(labels)
     colours = [f"var(--{'overlap' if '+' in label else label.replace(' ', '-')})" for label in domain]
     scale, legend = {"domain": domain, "range": colours}, {"title": None, "orient": "top"}
@@ -103,11 +99,7 @@ def marks(look: dict[str, Any], tooltip: list[Encoding], **channels: Encoding) -
 
 
 def drawn(rows: Sequence[Row], *layers: Chart, also: Sequence[str] = ()) -> Chart:
-    """Returns these layers of marks, one upon another, with the fields of the rows that they show and those `also`.
-
-    A layer that has rows of its own keeps them. Texts have at most LONGEST letters, numbers four decimals, or four
-    significant digits below 1.
-    """
+    """Returns layers of marks, one upon another, with the fields of the rows that they show and those `also`."""
     shown = [encoding for layer in layers if "data" not in layer for encoding in layer["encoding"].values()]
     encodings = [one for encoding in shown for one in (encoding if isinstance(encoding, list) else [encoding])]
     fields = dict.fromkeys([*(one["field"] for one in encodings if "field" in one), *also])
@@ -126,9 +118,7 @@ def drawn(rows: Sequence[Row], *layers: Chart, also: Sequence[str] = ()) -> Char
 def chart(
     height: int, rows: Sequence[Row], *layers: Chart, per: str = "", also: Sequence[str] = (), **more: Any
 ) -> Chart:
-    """Returns a chart as wide as its element on the page and `height` px high, or so high for each value of the field
-    `per`.
-    """
+    """Returns a chart as wide as its element on the page and `height` px high, or so high for each value of `per`."""
     size = {"width": "container", "height": height * (len({row[per] for row in rows}) if per else 1)}
     return size | {"autosize": {"type": "fit-x", "contains": "padding"}, **more} | drawn(rows, *layers, also=also)
 
@@ -156,9 +146,7 @@ def bars_of_tracks(
     order: Callable[[Row], Any] | None = None,
     title: str = "time",
 ) -> Draw:
-    """Returns what draws a bar for each track of a table: its parts are rows, labelled by the column `part`, or the
-    columns `parts`, with their labels. `order` tells from a row where its part comes; by default as in `parts`.
-    """
+    """Returns what draws a bar for each track of a table: its parts are rows by column `part`, or columns `parts`."""
 
     def draw(table: Table) -> list[Chart]:
         rows = [{**row, "track": track_label(row), "part": row.get(part)} for row in table.rows()]
@@ -184,10 +172,7 @@ def largest_names(rows: Sequence[Row], by: str) -> list[Row]:
 
 
 def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
-    """Returns horizontal bars by name, the longest on top: the mean over ranks, and of several ranks a tick for each.
-
-    Rows without a `rank` are of all ranks, and have a bar each.
-    """
+    """Returns horizontal bars by name, the longest on top: the mean over ranks, and a tick for each of several."""
     field, ranks = _name_and_unit(x)[0], len({row.get("rank") for row in rows})
     tooltip = hover("name", *(["rank"] if any("rank" in row for row in rows) else []), x, *more)
     y = names("short", sort={"field": field, "op": "max", "order": "descending"})
@@ -202,9 +187,7 @@ def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Ite
 
 
 def bars_of_names(name: str, x: str, title: str, *more: str, part: str = "", skip: str = "") -> Draw:
-    """Returns what draws bars of the largest names in a table, which are made of its columns; `part` is the column that
-    tells colours. Rows without the value, and of the name `skip`, are left out; without a row there is no chart.
-    """
+    """Returns what draws bars of the largest names in a table, coloured by `part`, without the name `skip`."""
     value = _name_and_unit(x)[0]
 
     def draw(table: Table) -> list[Chart]:

@@ -1,7 +1,4 @@
-"""Finds the ranks that folders and files hold, and reads them one at a time.
-
-A folder is searched for pairs. Single files are paired and get their ranks as those of a folder do.
-"""
+"""Finds the ranks that folders and files hold, pairing traces in both, and reads them one at a time."""
 
 import re
 from collections import defaultdict
@@ -32,11 +29,7 @@ REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.DETAIL, InputKind.MERGED
 
 
 class Source(NamedTuple):
-    """The files of one rank: a device trace with its host and detail traces, or the linked trace or graph made of them.
-
-    `rank` replaces the recorded one unless it is None; `known_rank` is the rank as far as it is known without reading
-    the whole file.
-    """
+    """The files of one rank; `rank` replaces the recorded one unless None, `known_rank` is known without reading."""
 
     path: Path
     host: Path | None = None
@@ -104,10 +97,7 @@ EVERY_GRAPH = ReadOptions()
 def read_ranks(
     sources: list[Source], options: ReadOptions = EVERY_GRAPH, on_progress: OnProgress = unseen
 ) -> Iterator[RankTrace]:
-    """Yields the rank of each source; `on_progress` is called after each of the READ_STAGES of a rank.
-
-    Raises DataError if a file cannot be used or two are of one rank.
-    """
+    """Yields the rank of each source, with READ_STAGES of progress. Raises DataError if two are of one rank."""
     seen: dict[int, Path] = {}
     for source in sources:
         rank, path = _read(source, options, on_progress), source.path

@@ -1,6 +1,4 @@
-"""Formats a report for a terminal: the verdict, the findings and one table, in 100 columns; or all tables, by their
-first rows, and why others have none. Writes tables as JSON or CSV.
-"""
+"""Formats a report for a terminal: the verdict, the findings and tables; writes tables as JSON or CSV."""
 
 import csv
 import io
@@ -61,9 +59,7 @@ def absent_tables(tables: Iterable[Table], on_device: bool) -> dict[str, list[st
 
 
 def summary_text(report: Report) -> str:
-    """Returns the verdict, the findings in the order of their gain, how the ranks spent the run, and where there
-    is more.
-    """
+    """Returns the verdict, the findings in the order of their gain, how the ranks spent the run, and where more is."""
     gains = sum(finding.gain is not None for finding in report.findings)
     # where nothing has a gain, what limits the trust is all there is to say
     count = min(gains, FINDINGS_SHOWN) or len(report.findings)
@@ -83,9 +79,7 @@ def summary_text(report: Report) -> str:
 
 
 def _advice(report: Report, count: int) -> list[str]:
-    """Returns the verdict, so many findings with a gain, the titles of the others, and what all bring together where
-    gains cannot be added; of findings without a gain all there is to say if all are shown.
-    """
+    """Returns the verdict, so many findings with a gain, the other titles, what all bring if gains do not add up."""
     findings, lines = report.findings, list[str]()
     gains = [finding for finding in findings if finding.gain is not None]
     listed = gains[:count] if count < len(findings) else findings
@@ -140,9 +134,7 @@ def _phases(table: Table, clock: str) -> Table:
 
 
 def tables_text(report: Report) -> str:
-    """Returns the verdict and all findings, or how to record what is missing; the text of all tables with rows; and why
-    the others have none.
-    """
+    """Returns the verdict and all findings, or how to record what is missing; the tables; why others have no rows."""
     tables = [table for name, table in report.tables.items() if name != FINDINGS]
     advice = _advice(report, len(report.findings)) if report.verdict else ["\n".join(report.advice)]
     missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent_tables(tables, report.on_device).items()]
@@ -151,10 +143,7 @@ def tables_text(report: Report) -> str:
 
 
 def as_text(table: Table, widest: int = WIDEST) -> str:
-    """Returns the title, the note, and the first ROWS rows of a table, texts of at most `widest` letters.
-
-    Columns of which nothing is known are left out.
-    """
+    """Returns the title, the note, and the first ROWS rows of a table, without columns of which nothing is known."""
     lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
         rows = zip(*(_cells(column, widest) for column in table.columns if not column.is_empty), strict=True)
@@ -214,13 +203,7 @@ def write_csv(tables: Iterable[Table], folder: Path, note: str = "") -> None:
 
 
 def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
-    r"""Returns rows as CSV; a text that a spreadsheet would take for a formula gets a ' in front, as when typed.
-
-    Control characters of terminals become escapes.
-
-    >>> print(_lines([["=1+1", "gemm\x1b[2J", -1.5]]).decode().rstrip())
-    '=1+1,gemm\x1b[2J,-1.5
-    """
+    """Returns rows as CSV; a text that a spreadsheet would take for a formula gets a ' in front, as when typed."""
     text = io.StringIO(newline="")
     csv.writer(text).writerows(
         [plain("'" * value.startswith(FORMULA) + value) if isinstance(value, str) else value for value in row]

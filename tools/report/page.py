@@ -1,7 +1,4 @@
-"""Draws a report as one HTML page that needs no network: charts, tables to search, a timeline, the flow of data.
-
-The libraries that draw it are loaded only then. What the page shows is in `frontend`.
-"""
+"""Draws a report as one HTML page that needs no network; only this loads the libraries. `frontend` has the rest."""
 
 import hashlib
 import re
@@ -151,9 +148,7 @@ def _text(name: str) -> str:
 
 
 def drawing_library() -> str:
-    """Returns a script that gives a page `vegaEmbed`. It is bundled once per version and kept in the user's cache, as
-    bundling takes longer than most reports.
-    """
+    """Returns a script that gives a page `vegaEmbed`, bundled once per version, as that takes long."""
     from importlib.metadata import version
 
     import platformdirs

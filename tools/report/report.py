@@ -1,9 +1,8 @@
 """Analyses a run in one pass over its ranks, of which only the graphs are kept, to replay them together.
 
-Many ranks are grouped by how they spent their time, so that one rank of each group can be shown for all of it. The
-first representative is the rank nearest to the median, each next one the rank farthest from all before (Gonzalez,
-Clustering to minimize the maximum intercluster distance, 1985). So unusual ranks become groups of their own. Linear in
-the number of ranks.
+Many ranks are grouped by how they spent their time. The first representative is the rank nearest to the median, each
+next one the rank farthest from all before, so that unusual ranks become groups of their own (Gonzalez, Clustering to
+minimize the maximum intercluster distance, 1985). Linear in the number of ranks.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,9 +30,7 @@ from .statements import diff_verdict
 from .timeline import Timeline, timeline
 
 MANY, MOST_GROUPS, ALIKE = 16, 8, 0.02
-"""More ranks than MANY are grouped, into at most MOST_GROUPS groups; features that differ by less than ALIKE of the
-median are alike.
-"""
+"""More ranks than MANY make at most MOST_GROUPS groups; features within ALIKE of the median count as alike."""
 FEATURES = {
     "ranks": ("host_ops", "calls", "activities"),
     "temporal_breakdown": ("span", "busy", "compute"),
@@ -187,10 +184,9 @@ class Report:
 
 
 class ReportRequest(NamedTuple):
-    """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, if
-    `perfetto` names a file, the device trace with what the analyses add to it.
+    """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws.
 
-    `options` are those of the analyses, `window` is the part of each rank to read; with `modules` Python's calls are
+    `perfetto` names a file for the device trace with what the analyses add to it. With `modules` Python's calls are
     read, too. The run is the one without a profiler where that is known, unless it is taken `as_recorded`.
     """
 
@@ -210,9 +206,7 @@ class ReportRequest(NamedTuple):
 
     @property
     def to_read(self) -> ReadOptions:
-        """What to read of each rank: graphs, which take longest to make, and allocations, of which files may hold
-        millions, only if they are needed.
-        """
+        """Returns what to read of each rank: graphs and allocations, which take longest, only if they are needed."""
         only, everything = {*(self.only or ())}, self.only is None or bool(self.perfetto)
         graph = everything or self.page or bool(self.scales or OF_GRAPHS & only)
         return ReadOptions(graph, self.window, everything or "memory_timeline" in only, self.modules)
@@ -258,9 +252,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
 
 
 def _judge(report: Report, ranks: Sequence[RankFacts | None], disagreements: list[str], *, as_recorded: bool) -> None:
-    """Adds the verdict, and the findings, also as a table with the verdict as its note; NaN where no gain is known.
-    Where there are no `disagreements` of ranks yet, it adds those that their calls show.
-    """
+    """Adds the verdict, the findings, also as a table, and `disagreements` that calls show, if there are none yet."""
     try:
         job = analyses.job_of(ranks, report.tables, as_recorded=as_recorded)
     except DataError as error:
@@ -287,9 +279,7 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None], disagreements: lis
 
 
 def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector", progress: Progress) -> None:
-    """Adds timelines and the data flow. Of many ranks those that are shown are read again: all take too much memory,
-    and which ones represent groups is known only after all were analysed.
-    """
+    """Adds timelines and the data flow. Representatives of groups are read again: all ranks take too much memory."""
     report.groups = rank_groups(report.tables | {"ranks": report.ranks})
     if report.groups:
         order = np.asarray(report.ranks["rank"]).tolist()
@@ -306,10 +296,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
 def report_on_diff(
     before: Sources, after: Sources, progress: Progress = unwatched, window: Window = EVERYTHING, modules: bool = False
 ) -> Report:
-    """Compares two runs, or that part of both; with `modules` Python's calls are read, too.
-
-    Raises DataError if a file cannot be used.
-    """
+    """Compares two runs, or that part of both; with `modules` Python's calls are read, too."""
     stages = Stages(progress, "reading both runs", analyses.READ_STAGES * (len(before.ranks) + len(after.ranks)))
     options = ReadOptions(False, window, modules=modules)
     runs = {run: (of, _RankCollector(COMPARED, len(of.ranks))) for run, of in (("A", before), ("B", after))}

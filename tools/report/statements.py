@@ -1,6 +1,4 @@
-"""What a report says of its tables in words: a few figures, sentences on what ran and where the time went, a sentence
-for each section of the page, and which of two runs is faster.
-"""
+"""What a report says of its tables in words: figures, a sentence for each section, and which of two runs is faster."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

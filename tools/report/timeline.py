@@ -1,6 +1,4 @@
-"""The timeline of a run within the bytes that a page has: some bars one by one, the others as sums over equal stretches
-of time, of each kind of work on each lane.
-"""
+"""The timeline of a run within a page's bytes: some bars one by one, the others as sums over stretches of time."""
 
 import base64
 import zlib
@@ -19,8 +17,7 @@ from .bars import NO_OPS, Bars, Slices, bars_of, on_one_clock
 from .cells import Row, short_and_full
 
 MAX_BYTES, SUMS, OPS = 1_900_000, 2, 4
-"""The most bytes of all ranks; of a rank's bytes ops around bars take at most 1/OPS, sums at most 1/SUMS of the rest.
-"""
+"""The most bytes of all ranks; of a rank's, ops take at most 1/OPS, sums at most 1/SUMS of the rest."""
 LEAST, OF_CELL, FEWEST, OF_OP = 3, 7, 1000, 8
 """The least bytes of a bar, the usual bytes of a sum, the least number of single bars of a rank, the bytes of an op."""
 FINEST, LEVEL = 1 << 16, 6
@@ -31,12 +28,7 @@ CELLS, FEWEST_STRETCHES = 1 << 22, 128
 
 
 class Timeline(NamedTuple):
-    """The timeline of the drawn `ranks`, with `single_bars` of their `bars` bars shown singly. Times are µs from the
-    first start.
-
-    `coarsest` is the longest stretch over which bars are summed, 0 if all are shown. `json` is what the page unpacks,
-    and `lane_times` tells how each lane's time was spent.
-    """
+    """The timeline of the drawn `ranks`, in µs: `single_bars` of their `bars`, others in stretches up to `coarsest`."""
 
     ranks: list[int]
     bars: int
@@ -51,11 +43,7 @@ def timeline(
     max_bytes: int = MAX_BYTES,
     ops: Mapping[int, Slices] = MappingProxyType({}),
 ) -> Timeline | None:
-    """Returns the timeline of the replayed ranks on one clock, in the ops of the ranks; None if no time was recorded.
-
-    Small ranks are complete; large ones share the remaining bytes equally. Ranks are packed one at a time; besides
-    sorting, this is linear in bars.
-    """
+    """Returns the timeline of replayed ranks on one clock, large ones in equal bytes; None without times."""
     timed = {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}
     if not timed:
         return None
@@ -77,8 +65,7 @@ def timeline(
 def drawn_first(bars: Bars, most: int) -> Rows:
     """Returns the bars in the order in which they get a place among at most `most` that are drawn singly.
 
-    First come the longest of each name on each lane, up to an eighth; then each lane's longest, each lane's second
-    longest, and so on.
+    First come the longest of each name on each lane, up to an eighth; then each lane's longest, then second longest.
     """
     by_length = np.lexsort((bars.start_ns - bars.end_ns, bars.lane))
     lane, name = bars.lane[by_length], bars.name.codes[by_length].astype(np.int64)
@@ -89,9 +76,7 @@ def drawn_first(bars: Bars, most: int) -> Rows:
 
 
 class BarSums(NamedTuple):
-    """Of k lanes and kinds (`lane`, `kind`) in b stretches of `width_ns` from the run's start on, k × b: their time, a
-    lane never busy twice, and how many bars began.
-    """
+    """Of k lanes and kinds in b stretches of `width_ns`, k × b: their time, no lane busy twice, and how many began."""
 
     width_ns: int
     lane: Int64
@@ -106,10 +91,9 @@ class BarSums(NamedTuple):
 
 
 def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int, most_filled: int = CELLS) -> BarSums:
-    """Sums the chosen bars over stretches of the run's `length_ns`: as many as memory allows, at most `finest`, and so
-    few that at most `most_filled` cells are filled.
+    """Sums the chosen bars over at most `finest` stretches, a power of 2, of which at most `most_filled` are filled.
 
-    The numbers of stretches are powers of 2. O(n + k · b): those that lie within a bar are counted by a running sum.
+    O(n + k · b): those that lie within a bar are counted by a running sum.
     """
     keys, key = np.unique(bars.lane[chosen] * KINDS + bars.kind[chosen], return_inverse=True)
     key = key.reshape(-1)
@@ -132,9 +116,7 @@ def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int, most_filled:
 
 
 def pack_rank(bars: Bars, length_ns: int, max_bytes: int) -> tuple[bytes, int, int]:
-    """Packs as many bars as about `max_bytes` bytes hold, of a run of `length_ns`. Returns the JSON, the number of
-    single bars, and the length (ns) of the stretches over which the others are summed, 0 for none.
-    """
+    """Packs as many bars as about `max_bytes` hold: the JSON, the number of single bars, the ns of a sum."""
     ops, most = bars.ops, max_bytes // OPS // OF_OP
     if len(ops.lane) > most:
         ops = ops.take(np.sort(np.argsort(ops.start_ns - ops.end_ns, kind="stable")[:most]))
@@ -157,12 +139,10 @@ def pack_rank(bars: Bars, length_ns: int, max_bytes: int) -> tuple[bytes, int, i
 
 
 def _packed(bars: Bars, chosen: Bool, sums: BarSums | None, ops: Slices) -> dict[str, Any]:
-    """Returns the chosen bars, the arrows between them, the sums of the others, and ops, each as differences to those
-    before; and of each lane how many bars and ops it has, in how many rows.
+    """Returns the chosen bars, arrows between them, sums of the others, and ops, each as differences to those before.
 
-    The `gap` of a bar is the time since the end of the one before on its lane, of the first one since the run's start.
-    Arrows are sorted by target, `source` counts from there. Sums are the non-empty stretches of each lane and kind.
-    Names are those of the bars, then those of the ops.
+    The `gap` of a bar is the time since the end of the one before on its lane. Arrows are sorted by target, `source`
+    counts from there. Sums are the non-empty stretches of each lane and kind. Names are the bars', then the ops'.
     """
     lane, start, end = bars.lane[chosen], bars.start_ns[chosen], bars.end_ns[chosen]
     number = np.cumsum(chosen) - 1
@@ -199,12 +179,10 @@ def _since_the_one_before(lane: Int64, time: Ns, of_each: Ns) -> Ns:
 
 
 def pack_columns(columns: Mapping[str, Int64], name: Categorical) -> dict[str, Any]:
-    """Packs columns of whole numbers and a column of names as text: bytes of equal significance together, deflated, in
-    base64, so that numbers that vary little need almost no room.
+    """Packs columns of whole numbers and names as text: bytes of equal significance together, deflated, in base64.
 
-    A value v is stored as 2 v, a negative one as -2 v - 1. All lowest bytes of the first column come first, then all
-    next ones, as many as its largest value has, and so on; `columns` has the number of values of each and the bytes per
-    value. The names follow as JSON.
+    A value v is stored as 2 v, a negative one as -2 v - 1; all lowest bytes of a column come first, then all next ones,
+    as many as its largest value has. The names follow as JSON.
     """
     codes, number = np.unique(name.codes, return_inverse=True)
     texts = orjson.dumps([short_and_full(name.table[code] if code >= 0 else "") for code in codes.tolist()])
