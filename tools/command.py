@@ -1,7 +1,6 @@
 """How every command runs: exit codes, one-line errors, results on stdout, progress and messages on stderr.
 
-Exit 0: done. Exit 1: the data is unusable, one line says why. Exit 2: wrong usage. SIGTERM and SIGHUP act as Ctrl-C,
-exit 130, and what cannot stop by itself is stopped.
+Exit 0: done. 1: the data is unusable. 2: wrong usage. SIGTERM and SIGHUP act as Ctrl-C, exit 130.
 """
 
 import argparse
@@ -46,12 +45,10 @@ SCARCE = {
 
 @contextmanager
 def ended_by_signals(name: str) -> Iterator[None]:
-    """In the block the first SIGINT, SIGTERM or SIGHUP is a KeyboardInterrupt, later ones are nothing.
+    """Makes the first SIGINT, SIGTERM or SIGHUP in the block a KeyboardInterrupt, and later ones nothing.
 
     Where Python drops exceptions, as while it closes files that nobody has any more, it is one at the end of the block.
-    Python hears of a signal only between two of its own steps: a block that has not ended SECONDS_TO_CLEAN_UP after
-    one, as it is in a long call, ends with the process, as by SIGKILL, which leaves nothing half-written under a final
-    name either.
+    A block in a long call, which hears of no signal, ends with the process after SECONDS_TO_CLEAN_UP, as by SIGKILL.
     """
     # who starts a command in the background may have made it deaf to Ctrl-C
     before = {number: signal.getsignal(number) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
@@ -111,10 +108,7 @@ def run_command(
     name: str,
     refuse: Callable[[str], NoReturn] = sys.exit,
 ) -> NoReturn:
-    """Runs `work` and ends the process: a DataError, an interrupt or a closed pipe is one line, never a traceback.
-
-    `refuse` ends it where the work finds WrongUsage.
-    """
+    """Runs `work` and ends the process, by `refuse` for WrongUsage: errors are one line, never a traceback."""
     level = logging.ERROR if arguments.quiet else logging.DEBUG if arguments.verbose else logging.INFO
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(terminal.PlainFormatter())

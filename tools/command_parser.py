@@ -27,10 +27,7 @@ Main = Callable[[Sequence[str] | None], NoReturn]
 
 
 class Inputs(NamedTuple):
-    """What a command reads, by position or after one of the older `spellings`.
-
-    One is required `unless` an option of one of these names is given. The parsed options have the paths as `inputs`.
-    """
+    """What a command reads, as `inputs`, by position or older `spellings`; needed `unless` these options are there."""
 
     metavar: str
     help: str
@@ -54,11 +51,7 @@ class Output(NamedTuple):
 def command(
     name: str, description: str, example: str, inputs: Inputs, output: Output | None = None, **settings: Any
 ) -> Callable[[Callable[[argparse.Namespace], int | None]], Main]:
-    """Makes a command of the function that does its work with the parsed options.
-
-    The command takes its arguments, by default those of the process, and ends it: 0 done, 1 unusable data or what the
-    work returns, 2 wrong usage. `settings` are those of its `CommandParser`.
-    """
+    """Makes a command of the function that does its work, which ends the process; `settings` are its parser's."""
 
     def command_of(work: Callable[[argparse.Namespace], int | None]) -> Main:
         @said_to(Audience.TERMINAL)
@@ -72,11 +65,7 @@ def command(
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Reads a command line; answers a shell that asks for completions, where argcomplete is installed.
-
-    A command that `reads` takes a limit for what is compressed. One that `is_chakra` is called like Chakra's, too, with
-    a word before the options. The help ends with the `appendix` and the example.
-    """
+    """Reads a command line, like Chakra's too if it `is_chakra`; completes it where argcomplete is installed."""
 
     def __init__(
         self,

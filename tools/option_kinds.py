@@ -1,7 +1,4 @@
-"""Kinds of options: how the command line reads their values, and what refuses others from Python.
-
-A reader raises ValueError or DataError, whose text is what the command line says.
-"""
+"""Kinds of options: what reads texts, whose ValueError or DataError the command line prints, and checks of values."""
 
 import argparse
 import math
@@ -26,10 +23,7 @@ TABLES_OF_DIFF = "trace_diff"
 
 
 class Kind(NamedTuple):
-    """The values that an option may have: how its text is read, and what refuses another value from Python.
-
-    Without a `check` that is for what takes the value.
-    """
+    """The values that an option may have: how its text is read, and what refuses others from Python, if any."""
 
     read: Callable[[str], Any] | None
     check: Callable[[Any, str], Any] = lambda value, call: value
@@ -45,10 +39,7 @@ FLAG = Kind(None, _is_flag)
 
 
 class Option(NamedTuple):
-    """An option: its spellings, its help, the `calls` that have it, and its name there where the spelling differs.
-
-    Python has `--no-host` as host=False.
-    """
+    """An option: its spellings, its help, the `calls` that have it, and its name there: `--no-host` is host=False."""
 
     spellings: str
     help: str

@@ -1,8 +1,4 @@
-"""The options of all commands, and of the calls from Python that take the same: one row for each.
-
-The parsers of the commands are built from this table, and calls check their arguments by it, so that no option has one
-meaning on the command line and another in Python.
-"""
+"""The options of all commands and of calls from Python: one row for each, so that both take them alike."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -295,11 +291,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
 
 
 def form_of(path: str) -> str:
-    """Returns the suffix that tells the form of a view, without .gz. Raises WrongUsage for one that is not of FORMS.
-
-    >>> form_of("around.svg.gz")
-    '.svg'
-    """
+    """Returns the suffix that tells the form of a view, without .gz. Raises WrongUsage for one that is not of FORMS."""
     form = "." + path.removesuffix(".gz").rpartition(".")[2]
     if form not in FORMS:
         raise WrongUsage(f"{Spelled('--output ', '')}{path}: the name must end in {', '.join(FORMS)}")
@@ -307,11 +299,7 @@ def form_of(path: str) -> str:
 
 
 def path_of_rank(path: str, rank: int, several: bool) -> str:
-    """Returns the file of a rank: `path`, or one beside it for each of several ranks.
-
-    >>> path_of_rank("out/run.json.gz", 3, several=True)
-    'out/run.rank3.json.gz'
-    """
+    """Returns the file of a rank: `path`, or for one of several ranks a file beside it, `out/run.rank3.json.gz`."""
     if not several:
         return path
     stem, dot, ending = Path(path).name.partition(".")
@@ -327,11 +315,7 @@ ROWS = [
 
 
 def options_of(call: str) -> dict[str, Option]:
-    """Returns the options that a call has, by their names in Python.
-
-    >>> [*options_of("Window")]
-    ['steps', 'annotation', 'clock']
-    """
+    """Returns the options that a call has, by their names in Python."""
     return {option.key: option for option in ROWS if call in option.calls.split()}
 
 
@@ -342,10 +326,7 @@ def chosen_for(call: str, options: Any) -> dict[str, Any]:
 
 
 def checked(call: str, owner: str = "", /, **arguments: Any) -> dict[str, Any]:
-    """Returns arguments of a call from Python, numbers and lists of them as Python's own.
-
-    Raises TypeError or ValueError for one of the wrong kind; `owner` is what the caller wrote before the call.
-    """
+    """Returns arguments of a call, numbers as Python's own. Raises TypeError or ValueError for the wrong kind."""
     rows = options_of(call)
     for name, value in arguments.items():
         if value is not None:

@@ -1,8 +1,7 @@
 """Recognises a file by its content: a trace with its process and rank, something made from traces, or neither.
 
-Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Formats that are no
-JSON are looked at up to the first process. A rank that no content tells is that of the name. Of a file that a command
-cannot use it says what it is, and which command takes it.
+Looks at a few hundred KB at the start and the end. A rank that no content tells is that of the name. Of a file that
+a command cannot use it says what it is, and which command takes it.
 """
 
 import codecs
@@ -60,9 +59,7 @@ RANK_IN_NAME = (
 DATED_NS = 10**18
 """Times from 2001 on; smaller ones count from when a machine was started, so that those of two machines differ."""
 NS_PER_HOUR, MOST_APART_NS = 3600 * 10**9, 300 * 10**9
-"""Ranks of a run begin to record in the same step. NTP keeps clocks within seconds of each other, and where it does not
-run they drift by seconds a day; logins (Kerberos) fail where clocks are 5 minutes apart.
-"""
+"""Ranks begin to record in one step; clocks drift seconds a day without NTP, and Kerberos fails at 5 minutes."""
 PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd|sqlite)(?:\.gz|\.zst)?$", re.IGNORECASE)
 RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
@@ -70,13 +67,7 @@ GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
 
 
 def objects_in(text: str, at: int = 0, key: re.Pattern[str] = OBJECT) -> Iterator[dict[str, Any]]:
-    """Yields the outermost complete objects from a position on, only those where the `key` ends, if one is given.
-
-    Gives up after a hundred that cannot be read.
-
-    >>> list(objects_in('"b": 1}, {"c": {}}, {"d": {"e": 2}, "f":'))
-    [{'c': {}}, {'e': 2}]
-    """
+    """Yields the outermost complete objects from a position on, where the `key` ends; stops after MOST_UNREADABLE."""
     left = MOST_UNREADABLE
     while left and (match := key.search(text, at)):
         try:
@@ -90,9 +81,7 @@ def objects_in(text: str, at: int = 0, key: re.Pattern[str] = OBJECT) -> Iterato
 
 
 class FileKind(NamedTuple):
-    """What such a file is called, how several are, which command takes it, and which file to give where one of this
-    kind is wanted.
-    """
+    """What such a file is called, what several are, which command takes it, and what to give where one is wanted."""
 
     singular: str | Words
     plural: str = ""
@@ -155,11 +144,7 @@ TEXT_KINDS: Kinds = (
 
 
 class Trace(NamedTuple):
-    """A file by its path: what it is, the process of its host rows, and its rank, the recorded one or that of its name.
-
-    Both are None where nothing tells. `detail` is the detail trace of a device trace, "" for none; `recorded_ns` is
-    when it was recorded, about, in ns on the clock of its times.
-    """
+    """A file: what it is, its host rows' process, its rank by content or name, and about when in ns."""
 
     name: str
     kind: InputKind
@@ -176,18 +161,13 @@ class Trace(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """The process and time of its rows, which only copies share; None where one is not known, or the trace itself
-        says which rank it is.
-        """
+        """The process and time of its rows, which only copies share; None if one is unknown, or the rank recorded."""
         time = self.recorded_ns or 0
         return (self.pid, time) if self.pid and time >= DATED_NS and not self.records_rank else None
 
 
 def recognise(path: Path, name: str = "") -> Trace:
-    """Tells what a file is, by content, and its rank from its `name`, too, by default without folders.
-
-    Raises DataError if it is empty, damaged at the start or cannot be read.
-    """
+    """Tells what a file is, and its rank also from its `name`. Raises DataError if it cannot be read or is damaged."""
     # here and below: commands that are given graphs start without the readers of traces
     from ..linker.readers import NoTraceError, is_transcoded, open_trace
 
@@ -223,10 +203,8 @@ def rank_in_name(name: str, process: int | None = None) -> int | None:
 
     A bare number that is the process is none, and no date or time.
 
-    >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("rank_5/host.json"), rank_in_name("et_7.json.gz")
-    (3, 5, 7)
-    >>> rank_in_name("et_20240131_7.json"), rank_in_name("et_20240131.json"), rank_in_name("n0_1700000000.json")
-    (7, None, None)
+    >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("et_20240131_7.json"), rank_in_name("et_20240131.json")
+    (3, 7, None)
     """
     parts = [DATE.sub("-", part) for part in reversed(PurePosixPath(name).parts)]
     matches = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
@@ -241,11 +219,7 @@ def why_two_jobs(sizes: Iterable[tuple[int, int]]) -> str:
 
 
 def why_two_runs(recorded_ns: Mapping[str, int | None]) -> str:
-    """Returns why what was recorded at these times, some of them unknown, is of two runs; "" if it may be of one.
-
-    >>> why_two_runs({"rank 0": 1_700_000_000 * 10**9, "rank 1": 1_700_086_400 * 10**9, "rank 2": None})
-    'rank 1 was recorded 24.0 hours after rank 0'
-    """
+    """Returns why what was recorded at these times, some of them unknown, is of two runs; "" if it may be of one."""
     known = sorted((time, name) for name, time in recorded_ns.items() if time is not None)
     apart_ns, before, after = max(((b[0] - a[0], a[1], b[1]) for a, b in pairwise(known)), default=(0, "", ""))
     if apart_ns <= MOST_APART_NS or known[-1][0] < DATED_NS:
@@ -280,9 +254,7 @@ def _kind_of(head: bytes, path: Path) -> InputKind:
 
 
 def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, int | None, bool]:
-    """Returns kind, process, recorded rank and time of a Chrome trace by its rows and keys, and whether these tell all
-    of them.
-    """
+    """Returns kind, process, recorded rank and time of a Chrome trace, and whether rows and keys tell them all."""
     from ..linker.readers import Role, role_of
 
     # what linking takes for no rank is none here
@@ -363,10 +335,9 @@ LOOKED_AT = 32
 
 @contextmanager
 def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str] | None = None) -> Iterator[None]:
-    """Explains in the DataError of the block that `path` is of another kind than expected, if it is.
+    """Explains in the DataError of the block that `path` is of another kind than expected, if it is a file.
 
-    `here` is how this command wants files of other kinds that it takes, as "as --host-trace". What is no file, as
-    standard input, can be read once only, and is left alone.
+    `here` is how this command wants files of other kinds that it takes, as "as --host-trace".
     """
     file = Path(path or "")
     kind = kind_of(file) if expected in READ_IN_PLACE else None

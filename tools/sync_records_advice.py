@@ -12,11 +12,7 @@ UNRECORDED_WAITS = Words(
 
 
 def sync_records_advice(where: str) -> list[str]:
-    """Returns sentences about the traces of some ranks, `where`, and the line to add to the profiler.
-
-    >>> print(sync_records_advice("rank 0")[0])
-    No synchronisation records exist for rank 0: the order and times of the calls have to show what each wait was for.
-    """
+    """Returns sentences about the traces of some ranks, `where`, and the line to add to the profiler."""
     return [
         f"No synchronisation records exist for {where}: the order and times of the calls have to show what each wait "
         "was for.",
@@ -27,11 +23,7 @@ def sync_records_advice(where: str) -> list[str]:
 
 
 def lacks_sync_records(linked: LinkedTrace) -> bool:
-    """Returns whether a linked trace has waits for events or streams, and no record that names these.
-
-    A trace lacks none where nothing ran on a device, or where another linker wrote the file, which does not say what
-    was recorded.
-    """
+    """Returns whether waits for events or streams lack a record that names these; other linkers' files never do."""
     if not len(linked.activities) or not linked.info.source_device:
         return False
     return waits_without_record(linked.calls.name, linked.info.sync_records) > 0

@@ -1,8 +1,4 @@
-"""Text and JSON for terminals and standard output, lines of summaries, and ranks as rows.
-
-Nothing printed has control characters: names come from files, which may be hostile. docs/summary-lines.md explains
-every title of a summary; a test compares.
-"""
+"""Text and JSON for terminals, lines of summaries, ranks as rows; no control characters: names may be hostile."""
 
 import logging
 import os
@@ -27,29 +23,17 @@ NAMES_SHOWN = 4
 
 
 def plain(text: str) -> str:
-    r"""Returns the text with what acts on a terminal as escapes; line ends and tabs stay.
-
-    >>> print(plain("gemm\x1b[2J\r\u202e"))
-    gemm\x1b[2J\r\u202e
-    """
+    """Returns the text with what acts on a terminal as escapes; line ends and tabs stay."""
     return ACTING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def in_one_line(text: str) -> str:
-    r"""Plain text in which line ends are escapes, too: a name with one cannot begin a line that looks like ours.
-
-    >>> print(in_one_line("gemm\ntrace-build: error: none"))
-    gemm\ntrace-build: error: none
-    """
+    """Returns plain text with line ends as escapes, too: no name in it can begin a line that looks like ours."""
     return short_line(plain(text).replace("\n", "\\n"))
 
 
 def short_line(line: str) -> str:
-    """Returns the line without its middle, if it is longer than any that people read.
-
-    >>> len(short_line("x" * 262_144))
-    1500
-    """
+    """Returns the line without its middle, if it is longer than any that people read."""
     if len(line) <= LONGEST_LINE:
         return line
     between = f" … {len(line):,} letters in all … "
@@ -69,10 +53,7 @@ class PlainFormatter(logging.Formatter):
 
 
 def print_text(text: str, *, answer_first: bool = False) -> None:
-    """Text for people, on standard output. Raises DataError where that takes nothing.
-
-    If the first paragraph is the answer, a terminal shows it in bold, unless NO_COLOR is set (https://no-color.org).
-    """
+    """Prints text for people, on a terminal the first paragraph bold if it is the answer (https://no-color.org)."""
     lines = [short_line(line) for line in plain(text).split("\n")]
     if answer_first and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         end = lines.index("") if "" in lines else len(lines)
@@ -93,11 +74,7 @@ def plain_json(json: bytes) -> bytes:
 
 
 def summary_line(title: str, text: str) -> str:
-    """Returns a line of a summary.
-
-    >>> summary_line("nodes", "420: 357 on the host, 63 activities")
-    'nodes       420: 357 on the host, 63 activities'
-    """
+    """Returns a line of a summary: its title, in a column of one width, and the text."""
     return in_one_line(f"{title:<{WIDTH}}{text}")
 
 
@@ -107,11 +84,7 @@ def format_counts(title: str, counts: Mapping[str, int]) -> list[str]:
 
 
 def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: Collection[str]) -> list[str]:
-    """Returns a line per row, whose first cell is the rank; the last column is left-aligned, the others right-aligned.
-
-    Of more than MOST_ROWS rows those that agree in the columns named in `alike` share a line: their ranks, and from
-    where to where their other cells go. Columns of OF_DEVICES are left out if nothing is in them, as of a CPU run.
-    """
+    """Returns a line per row, whose first cell is the rank; many rows that agree in `alike` columns share one."""
     rows = list(rows)
     if rows and all(
         cell in ("0", "") for row in rows for name, cell in zip(headings, row, strict=True) if name in OF_DEVICES
@@ -144,11 +117,7 @@ def _cell_range(cells: Sequence[str]) -> str:
 
 
 def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
-    """Returns the runs of absent ranks below `count`, and how many ranks each has; a file may claim any count.
-
-    >>> absent_ranks([7, 1], 10**9)
-    {'0': 1, '2-6': 5, '8-999999999': 999999992}
-    """
+    """Returns the runs of absent ranks below `count`, and how many ranks each has; a file may claim any count."""
     present = sorted({rank for rank in there if 0 <= rank < count})
     runs = ((last + 1, after - 1) for last, after in pairwise([-1, *present, max(count, 0)]))
     return {
@@ -157,21 +126,13 @@ def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
 
 
 def absent_in_words(there: Iterable[int], count: int, most: int = 6) -> str:
-    """Returns the runs of absent ranks as text, no more than `most` of them.
-
-    >>> absent_in_words([0, 2, 4, 9], 12, most=3)
-    '1, 3, 5-8, …'
-    """
+    """Returns the runs of absent ranks as text, no more than `most` of them: `1, 3, 5-8, …`."""
     runs = [*absent_ranks(there, count)]
     return ", ".join(runs[:most]) + (", …" if len(runs) > most else "")
 
 
 def ranges(numbers: Sequence[int], shortest: int = 3) -> str:
-    """Returns ascending numbers as text, runs of at least `shortest` as ranges.
-
-    >>> ranges([0, 1, 2, 5, 7, 8]), ranges([0, 1, 2, 5, 7, 8], shortest=2)
-    ('0-2, 5, 7, 8', '0-2, 5, 7-8')
-    """
+    """Returns ascending numbers as text, runs of at least `shortest` as ranges: `0-2, 5, 7, 8`."""
     # a number less its position is the same for all of a run
     by_run = groupby(enumerate(numbers), lambda item: item[1] - item[0])
     runs = [[number for _, number in run] for _, run in by_run]

@@ -1,11 +1,7 @@
 """Finds the traces among files and folders: of which process and rank each is, and which two are of one process.
 
-A trace's rank is the recorded one, else that of its name; no rank is made up of an order alone. Traces that record no
-rank are numbered by process where something shows that they are of one job. Several traces of one process are windows
-of its recording, never ranks.
-
-A device trace's host trace is the one of its process, as host traces record no rank. What is found does not depend on
-the order in which a folder is listed.
+A trace's rank is the recorded one, else that of its name; no rank is made up of an order alone. Several traces of one
+process are windows of its recording, never ranks. What is found does not depend on the order of a folder's listing.
 """
 
 import os
@@ -62,10 +58,7 @@ class TraceFiles:
 def find_traces(
     paths: Sequence[Path], leave_out: Callable[[Path], bool] = lambda _: False, progress: Progress = unwatched
 ) -> TraceFiles:
-    """Looks at files and at all files in folders and below, but hidden ones and those for which `leave_out` holds.
-
-    Raises DataError for a path that does not exist. Reads a few hundred KB of each file.
-    """
+    """Looks at files and at all in folders and below, but hidden ones and those for which `leave_out` holds."""
     traces, skipped = TraceFiles(), Counter[str]()
     of_kind = {InputKind.DEVICE: traces.devices, InputKind.HOST: traces.hosts, InputKind.DETAIL: traces.details}
     of_kind |= dict.fromkeys((InputKind.MERGED, InputKind.MERGED_DATABASE), traces.merged)
@@ -128,9 +121,7 @@ class RankFile(NamedTuple):
 
 
 class AssignedRanks(NamedTuple):
-    """The only traces of their ranks, by rank; a line for each trace that cannot be used or was numbered; and whether
-    the traces are of different runs.
-    """
+    """The only traces of their ranks, lines on those unusable or numbered, and whether traces are of different runs."""
 
     traces: list[Trace]
     failures: list[str]
@@ -143,9 +134,8 @@ def assign_ranks(
 ) -> AssignedRanks:
     """Returns the ranks of device traces; a lone one without is rank 0.
 
-    Traces of which none tells a rank are numbered by their processes, as launchers start ranks in that order, if all of
-    them communicate, or with `allow_mismatch`. Else it raises DataError, which says `otherwise`, too: what else the
-    command has for them.
+    Where none tells a rank they are numbered by process, as launchers start ranks in that order, if all communicate, or
+    with `allow_mismatch`. Else it raises DataError, which says `otherwise`, too: what else the command has for them.
     """
     notes: list[str] = []
     remedies = f"{otherwise and f'{otherwise}, '}or let {Remedy.ALLOW_MISMATCH} take them as those of one job"
@@ -329,11 +319,7 @@ def find_pairs(
     allow_mismatch: bool = False,
     otherwise: str = "",
 ) -> Pairs:
-    """Pairs the traces below `folder`, or `paths` files there; skips hidden files and the build's own outputs.
-
-    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the rank of
-    none is known. Reads a few hundred KB of each file.
-    """
+    """Pairs the traces below `folder`, or `paths` files there; skips hidden files and the build's own outputs."""
     if not path_is(folder, Path.is_dir):
         raise DataError(file_for_folder(folder, InputKind.DEVICE))
     files = find_traces(paths or [folder], is_output, progress)
@@ -378,11 +364,7 @@ def _below(trace: Trace, folder: Path) -> Trace:
 
 
 def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
-    """Returns the host trace of each device trace that has one: the only two traces that share a key.
-
-    Containers give one pid to many processes, so a key may need more than the pid. Where both pids are known they
-    agree.
-    """
+    """Returns the host trace of each device trace that has one: the only two that share a key, and the pid if known."""
     host_of: dict[str, str] = {}
     for key in KEYS:
         used = {*host_of, *host_of.values()}
@@ -414,9 +396,8 @@ def _nearest_among(others: list[Trace]) -> Callable[[Trace], str]:
 def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | None, str | None, str | None]:
     """Returns the host, the device and the detail trace among up to three files, or in a folder, where `rank` chooses.
 
-    There may be only one of them, or none. Standard input is the device trace, and so is what is no trace at all: its
-    reader says what is wrong with it. Raises RequestError where the files are two of one kind or a folder holds several
-    ranks, DataError where one cannot be read.
+    There may be only one of them, or none. What is no trace is the device trace: its reader says what is wrong with it.
+    Raises RequestError where the files are two of one kind or a folder holds several ranks.
     """
     if len(inputs) == 1 and path_is(folder := Path(inputs[0]), Path.is_dir):
         pairs = find_pairs(folder, lambda _: False)

@@ -1,7 +1,4 @@
-"""Runs tasks in processes here, or on a Dask cluster, and gives each one's result or exception as it comes.
-
-A worker that dies fails the task that it had and no other.
-"""
+"""Runs tasks in processes here, or on a Dask cluster; a worker that dies fails the task that it had and no other."""
 
 import asyncio
 import importlib
@@ -61,10 +58,7 @@ def stage_done() -> None:
 def runner(
     jobs: int, scheduler: str | None = None, patience_s: float = PATIENCE_S
 ) -> Callable[..., Generator[tuple[Any, Any], None, None]]:
-    """Returns what runs tasks: so many processes, or the Dask cluster with this scheduler.
-
-    Raises MissingLibrary where the package for a cluster is not installed.
-    """
+    """Returns what runs tasks: so many processes, or the Dask cluster with this scheduler, if its package is there."""
     if scheduler is None:
         return lambda function, tasks, on_progress=unseen: in_processes(function, tasks, jobs, on_progress)
     require("dask", str(Remedy.SCHEDULER))
@@ -74,11 +68,7 @@ def runner(
 def in_processes(
     function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int, on_progress: OnProgress = unseen
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Runs the tasks in up to `jobs` processes; a single task runs in this process, and so do all with 0 jobs.
-
-    Where the system gives fewer processes there are fewer, and without any the tasks run here. `on_progress` is called
-    with the number of stages done since the last call.
-    """
+    """Runs the tasks in up to `jobs` processes, or as many as the system gives; one task alone runs in this process."""
     waiting, lost = deque(tasks), list[Task]()
     workers = min(jobs, len(waiting)) if len(waiting) > 1 else 0
     while waiting and workers:
@@ -104,10 +94,7 @@ def in_processes(
 def _in_pool(
     function: Callable[[Task], Result], waiting: deque[Task], workers: int, on_progress: OnProgress, lost: list[Task]
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Runs tasks of `waiting` in processes and yields the outcomes until all are done or a worker dies.
-
-    Those that were running when a worker died are added to `lost`. Raises what the system says that gives no pool.
-    """
+    """Runs tasks of `waiting` in processes and yields outcomes; those of a worker that dies are added to `lost`."""
     spawn, running = multiprocessing.get_context("spawn"), dict[Future[Result], Task]()
     hearing, saying = spawn.Pipe(duplex=False)
     others = {*multiprocessing.active_children()}
@@ -159,10 +146,7 @@ def _check_threads() -> None:
 
 
 class _Cluster:
-    """A Dask cluster. An answer of its scheduler, and a worker where there is none, are waited for `patience_s`.
-
-    All its methods raise DataError.
-    """
+    """A Dask cluster, whose answers and workers are waited for `patience_s`. All its methods raise DataError."""
 
     def __init__(self, address: str, patience_s: float) -> None:
         self.address, self.patience_s, self._dask = address, patience_s, importlib.import_module("distributed")
@@ -220,8 +204,7 @@ def on_cluster(
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks on the Dask cluster with the scheduler at `address`; its workers see the same paths.
 
-    Raises DataError when no scheduler or no worker is there within `patience_s`, at the beginning or later, and when a
-    worker has another version.
+    Raises DataError when no scheduler or worker is there within `patience_s`, or a worker has another version.
     """
     cluster = _Cluster(address, patience_s)
     cluster.workers()
