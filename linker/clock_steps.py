@@ -1,8 +1,6 @@
-"""Finds whether the device's clock steps in the middle of a trace, by more than any drift explains.
-
-On an idle device an activity starts as soon as its launch arrives: if from one launch on all take longer, or less long,
-by more than launches on any machine differ, the clock stepped. Where the device is never idle, launches and waits
-contradict each other unless the clock stepped between them.
+"""Finds whether the device's clock steps in the middle of a trace, by more than any drift explains. On an idle device
+an activity starts as soon as its launch arrives: from a step on all take longer, or less long. Where the device is
+never idle, launches and waits contradict each other.
 """
 
 import numpy as np

@@ -1,9 +1,6 @@
-"""Finds what cannot be right in the traces of one process: ranks, device times, and launches.
-
-Of groups only those whose ranks are listed one by one count: a first rank, a stride and a size describe irregular
-groups wrongly. A wrong unit of device times shows in three ways. Copies record bytes and bandwidth, which give their
-lengths. All starts together span a power of a thousand times the time of the launches, though the order of launches and
-waits does not allow that. And on a stream, which runs one activity at a time, several run for most of the time.
+"""Finds what cannot be right in the traces of one process: ranks, device times, and launches. A wrong unit of device
+times shows in bandwidths of copies, in starts that span a power of a thousand times the launches, or in streams that
+run several activities most of the time. Only groups whose ranks are listed count.
 """
 
 import math
@@ -35,9 +32,7 @@ MESSAGE = re.compile(r"send|recv|wait", re.IGNORECASE)
 RECORD_DEVICE = "record with ProfilerActivity.CUDA, too"
 RANKS_SHOWN = 8
 NODES_SEARCHED, OPS_COMPARED = 1 << 12, 1 << 9
-"""Nodes of a host trace that are searched for the process's device, of which it mostly has one; and ops, evenly over
-the trace, whose shapes are compared, or up to twice as many.
-"""
+"""Nodes of a host trace that are searched for its device, and ops, evenly over the trace, whose shapes are compared."""
 MOST_RESHAPED, MOST_OTHER_BATCHES = 0.1, 0.75
 """Share of ops with other shapes, up to which two traces can be of the same steps, or of other steps of one job."""
 UNIT = 1_000
@@ -82,11 +77,7 @@ def contradictions(
     awaited: Awaited,
     too_long: Sequence[Overrun],
 ) -> list[Contradiction]:
-    """Returns in what the two traces, or one of them alone, cannot be right. O(n log n).
-
-    Of several signs of one cause only the plainest is returned. `call_row` is the call with the correlation of each
-    activity, -1 for none, `calibration` what was measured of the clocks by `awaited` ends, `too_long` all `overruns`.
-    """
+    """Returns in what the traces cannot be right; of several signs of one cause only the plainest."""
     units, clock, order = None, None, None
     if (call_row >= 0).any():
         units = other_units(device, call_row, calibration) or without_lengths(device, calibration)
@@ -104,9 +95,7 @@ def contradictions(
 
 
 def unrecorded_devices(host: HostTrace | None, device: DeviceTrace) -> dict[int, str]:
-    """Returns the names of devices none of whose activities was recorded, by number: those that tensors of the host
-    trace are on, or without a host trace all that the device trace lists.
-    """
+    """Returns the devices, by number, on which tensors are, or which the trace lists, but no activity was recorded."""
     if len(device.activities.start) or host is None:
         return {} if len(device.activities.start) else device.device_names
     numbers = sorted(host.arguments.cuda_devices(NODES_SEARCHED))

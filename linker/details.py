@@ -1,8 +1,5 @@
-"""Hands over what a detail trace knows of the ops of a trace that was recorded in other steps.
-
-What a detail trace records makes ops slow, so it is recorded in the steps of the host trace, and linked with that as
-traces of the same steps are. An op that the host trace holds has one id in both linked traces: one of them has its time
-and the other its module and Python function. Times in between, such as of allocations, lie between the same ops.
+"""Hands over what a detail trace knows of the ops of a trace that was recorded in other steps. An op that the host
+trace holds has one id in both; times in between, such as of allocations, lie between the same ops.
 """
 
 import numpy as np
@@ -25,9 +22,7 @@ def same_ops(trace: LinkedTrace, details: LinkedTrace) -> tuple[OpRows, OpRows]:
 
 
 def with_details(trace: LinkedTrace, details: LinkedTrace) -> tuple[LinkedTrace, str]:
-    """Returns the trace with the modules and functions of the same ops and calls, and of how many ops they are known.
-    What only the trace itself holds has those of the op around it.
-    """
+    """Returns the trace with modules and functions of the same ops or those around, and of how many they are known."""
     pairs, known = same_ops(trace, details), OpRows(np.full(len(trace.ops), -1, np.int64))
     known[pairs[0]] = pairs[1]
     op_row = RowMap(known)[columns.nearest(known >= 0, op_parents(trace.ops))]
@@ -61,9 +56,7 @@ def _same_calls(trace: LinkedTrace, details: LinkedTrace, pairs: tuple[OpRows, O
 
 
 def moved_times(trace: LinkedTrace, details: LinkedTrace, thread: Int64, time: Int64) -> tuple[Int64, Int64]:
-    """Returns threads and times (ns) of the details as those of the trace: as far between the same ops of the thread,
-    or of all threads where that one has none.
-    """
+    """Returns threads and times (ns) of the details as those of the trace, as far between the same ops."""
     pairs, threads, times = same_ops(trace, details), thread.copy(), time.copy()
     for number in np.unique(thread).tolist() if len(pairs[0]) else ():
         of_thread, chosen = thread == number, details.ops.thread[pairs[1]] == number

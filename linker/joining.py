@@ -1,7 +1,5 @@
-"""Joins the matched ops of both traces to one table, in which each has the op that called it by both, and finds the
-launch calls and ops of activities.
-
-Where the traces are of other steps, times, nesting, sequence numbers and the numbers of steps are the device trace's.
+"""Joins the matched ops of both traces to one table, and finds the launch calls and ops of activities. Where the traces
+are of other steps, times, nesting, sequence and step numbers are the device trace's.
 """
 
 from dataclasses import replace
@@ -17,21 +15,15 @@ from .readers import HostTrace, RecordedOps
 
 
 def launching_calls(activities: Activities, calls: Calls) -> CallRows:
-    """Returns for each activity the row of the call with its correlation, -1 for none.
-
-    Any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
-    runtime call and the driver call inside it share the correlation, the earlier one is the launch.
-    """
+    """Returns for each activity the earliest call, whatever its name, with its correlation, -1 for none."""
     latest_first = np.argsort(calls.start, kind="stable")[::-1]
     latest_first = latest_first[calls.correlation[latest_first] != 0]
     return CallRows(Lookup(calls.correlation[latest_first], latest_first).of(activities.correlation))
 
 
 def launching_ops(activities: Activities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps) -> DeviceOpRows:
-    """Returns for each activity the row of the op that launched it, -1 for none.
-
-    It is the op that encloses the launch call. Where none does it is the op with the activity's external id, except in
-    traces until early 2024: there external ids of activities repeat the correlation, and name other ops by chance.
+    """Returns for each activity the row of the op around its launch call, else of the op with its external id, -1 for
+    none. In traces until early 2024 that id repeats the correlation, and names other ops by chance.
     """
     row = RowMap(call_op)[call_row]
     recorded = (activities.external_id != 0) & (activities.correlation != 0)
@@ -44,10 +36,7 @@ def launching_ops(activities: Activities, call_row: CallRows, call_op: DeviceOpR
 
 
 def enclosing_ops(calls: Calls, ops: RecordedOps, nesting: columns.Nesting, is_step: Bool) -> DeviceOpRows:
-    """Returns for each call the row of the innermost op that encloses it on its thread, -1 for none.
-
-    Step marks do not count: they enclose everything and launch nothing. `nesting` is that of the ops.
-    """
+    """Returns for each call the innermost op around it on its thread, -1 for none; step marks launch nothing."""
     real = np.flatnonzero(~is_step)
     intervals = ThreadIntervals(ops.thread[real], ops.start[real], nesting.end[real])
     nested = columns.NestedIntervals(intervals, columns.within(real, nesting.parent))
@@ -57,11 +46,7 @@ def enclosing_ops(calls: Calls, ops: RecordedOps, nesting: columns.Nesting, is_s
 
 
 def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting: columns.Nesting) -> tuple[Ops, OpRows]:
-    """Returns all ops, and for each op of the device trace its row among them.
-
-    The host trace's nodes come first, in their order; those that only the device trace holds follow. The parent of an
-    op is the op that encloses it in the device trace, else the host trace's parent.
-    """
+    """Returns the host trace's ops, then those that only the device trace holds, and for all of these the row there."""
     if match is not None and match.of_other_steps:
         host, device = _without_ids_of_steps(host, device, match)
     device_only, device_op = np.ones(len(device.start), np.bool_), OpRows(np.full(len(device.start), -1, np.int64))
@@ -103,10 +88,7 @@ def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting:
 
 
 def _without_ids_of_steps(host: HostTrace, device: RecordedOps, match: Match) -> tuple[HostTrace, RecordedOps]:
-    """Returns the host trace with the device trace's step marks and without sequence numbers, and the ops of the device
-    trace without record function ids: those mean something else in the other's steps. Nor is an op within another one
-    of its thread that only the host trace nests it in.
-    """
+    """Returns both without step marks, ids, numbers and nesting that mean something else in the other's steps."""
     is_mark, row = are_step_marks(host.name)[match.host_row], np.arange(len(host))
     row[match.host_row[is_mark]] = len(host) + match.device_row[is_mark]
     name = Categorical.joined((host.name, device.name)).take(row)

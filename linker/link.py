@@ -1,6 +1,4 @@
-"""Joins a host and a device trace of one process into a linked trace, and reports what became of every row. Reads
-linked traces of any linker, too, and adds the communications that another one leaves out.
-"""
+"""Joins a host and a device trace of one process into a linked trace, and reports what became of every row."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,15 +47,10 @@ def link(
     modules: bool = False,
     detail: InputFile | None = None,
 ) -> LinkedTrace:
-    """Links the host trace and the device trace of one process, for the time that both cover, and of that the `window`.
-
-    Without a host trace the device trace is linked alone. `rank` is that of traces that record none; of a device trace
-    that was merged from several ranks it is the one to link. `strict` and `modules` are how to read files, `detail` is
-    the detail trace, which has the modules.
-
-    Raises DataError if the two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or
-    if the window is not in the trace, or nothing was recorded in it. Raises TypeError if a trace is missing, of another
-    kind, or in the other's place.
+    """Links the traces of one process, or its device trace alone, for the time that both cover, and of that the
+    `window`. Raises DataError if the two are not of one run or `rank` contradicts the recorded one, without
+    `allow_mismatch`, or if nothing is in the window; TypeError if a trace is missing, of another kind, or in the
+    other's place.
     """
     host, device = read_traces(host, device, strict=strict, modules=modules, detail=detail)
     device = one_rank(device, rank)
@@ -98,9 +91,7 @@ def link(
 
 
 def linked_details(trace: LinkedTrace, host: HostTrace | None, detail: DeviceTrace | None) -> LinkedTrace | None:
-    """Returns the detail trace linked with the host trace, in whose steps it was recorded. None without one, and for
-    one that is of something else, which the report of the trace notes.
-    """
+    """Returns the detail trace linked with the host trace; None without one, or for one of something else (noted)."""
     notes = trace.report.notes
     with noted(notes):
         if detail is None:
@@ -134,12 +125,7 @@ def read_traces(
     on_progress: OnProgress = unseen,
     detail: InputFile | None = None,
 ) -> tuple[HostTrace | None, DeviceTrace]:
-    """Returns both traces of a process, read where they are files, as `read_host_trace` and `read_device_trace` do.
-
-    Without a host trace the ops of the device trace keep the arguments that it recorded itself. The `detail` trace is
-    read for modules; if it cannot be, the device trace notes it. Raises TypeError where a trace is missing, is of
-    another kind, or both are in the other order.
-    """
+    """Returns both traces, read where they are files; TypeError for one that is missing or in the other's place."""
     if isinstance(host, DeviceTrace) and isinstance(device, HostTrace):
         raise TypeError(f"{CALL} takes the host trace first, then the device trace; these two are swapped")
     if not (host is None or is_file(host) or isinstance(host, HostTrace)):
@@ -279,9 +265,7 @@ def _op_parents(ops: Ops, device_op: OpRows, nesting: columns.Nesting) -> tuple[
 def _calls_and_activities(
     device: DeviceTrace, nesting: columns.Nesting, device_op: OpRows, largest_id: int
 ) -> tuple[Calls, Activities]:
-    """Returns the calls with the ops around them, and the activities with their launch calls and the ops around those,
-    yet without communications. Their ids follow `largest_id`.
-    """
+    """Returns the calls, with the ops around them, and the activities, yet without communications."""
     calls, activities, op_row = device.calls, device.activities, RowMap(device_op)
     call_op = enclosing_ops(calls, device.ops, nesting, linked.are_step_marks(device.ops.name))
     call_row = launching_calls(activities, calls)
@@ -306,18 +290,7 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> linked.Trac
 
 
 def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrace:
-    """Reads a linked trace, written by `write_linked` or by chakra_trace_link.
-
-    Where that left them out, it adds what communication kernels did, as the `record_param_comms` ops that enclose their
-    launches recorded it.
-
-    Args:
-        path: The file to read, or the open file.
-        on_progress: Is called with the number of bytes read since the last call.
-
-    Raises:
-        DataError: The file is no linked trace.
-    """
+    """Reads a linked trace by any linker, and adds communications that another one leaves out, or raises DataError."""
     with path_of(path) as path:
         trace = linked.read_linked(path, on_progress)
     if trace.communications:
@@ -346,11 +319,7 @@ def report_of(
     part: TracePart,
     clipped: int,
 ) -> linked.LinkReport:
-    """Returns the report of a part of a linked trace.
-
-    Its rows and those counted as outside the linked part add up to all rows of both files. `clipped` counts ops that
-    were cut to the end of the op around them.
-    """
+    """Returns the report of a part of a linked trace; all rows of both files are in it or counted as outside."""
     trace, sizes, called = part.trace, _sizes(part.trace), part.trace.activities.call_row >= 0
     read = [file for file in (host, device) if file is not None]
     # gloo does not record the group of a communication of the host

@@ -1,8 +1,6 @@
-"""Finds what the profiler lost of a device: activities of launch calls, calls of activities, and both.
-
-What rightly has no activity does not count: copies and sets, of which empty ones return at once; launches that are
-captured into a graph; and the last launches of a recording that ended before their work did. Nor do activities that may
-have been launched before the recording began.
+"""Finds what the profiler lost of a device: activities of launch calls, calls of activities, and both. What rightly has
+no activity does not count: copies and sets, launches that are captured into a graph, and the last ones of a recording.
+Nor do activities that may have been launched before the recording began.
 """
 
 import re
@@ -38,10 +36,9 @@ RECORD_LESS = "record again, with fewer steps or a larger ACTIVITIES_MAX_GPU_BUF
 
 
 class LostRecords(NamedTuple):
-    """The `launches` of kernels and graphs, in the order of time; of these the ones `alone`, without an activity, and
-    those of one kernel that `share` their correlation with several. Ops as those around the lone ones launched on
-    `streams`. A launch of a graph stands in `short` for each activity that it lacks. The `silent` ops lost calls: of
-    each the call before it stands in `before`. The launch calls of the `uncalled` activities were lost.
+    """Of the `launches`, by time, those `alone` lack an activity, and those of one kernel `share` a correlation with
+    several. A launch of a graph stands in `short` for each activity that it lacks, and in `before` the call before each
+    of the `silent` ops, which lost calls. The launch calls of the `uncalled` activities were lost.
     """
 
     launches: CallRows
@@ -145,10 +142,7 @@ def lost_records(
 
 
 def short_graphs(device: DeviceTrace, call_row: CallRows) -> CallRows:
-    """Returns the launches of graphs that lack activities of the same graph in another step, once for each activity.
-
-    Launches at one place of steps with as many are of one graph if they run the same kernels, but for how often.
-    """
+    """Returns the launches of graphs that lack activities of the same graph in another step, once for each activity."""
     calls, marks = device.calls, np.sort(device.ops.start[are_step_marks(device.ops.name)])
     launches = np.intersect1d(np.flatnonzero(calls.name.where(is_graph_launch)), call_row)
     launches = launches[np.argsort(calls.start[launches], kind="stable")]
@@ -174,11 +168,7 @@ def short_graphs(device: DeviceTrace, call_row: CallRows) -> CallRows:
 
 
 def uncalled_activities(activities: Activities, calls: Calls, call_row: CallRows) -> ActivityRows:
-    """Returns the activities that were launched while calls were recorded, though theirs was not.
-
-    An activity may have been launched before if it ran before all on its stream whose calls there are (without any,
-    before all on any stream), and by its correlation, which counts up, or its start before all calls; not long before.
-    """
+    """Returns activities that were launched while calls were recorded, not before, though their call was not."""
     rows, has_call = np.flatnonzero(call_row < 0), call_row >= 0
     if not len(rows) or not len(calls.start):
         return ActivityRows(rows[:0])

@@ -1,8 +1,6 @@
-"""Measures the machine that a trace was recorded on, before all rules: its clocks, and its usual latencies and gaps.
-
-No activity starts before its launch call, which limits the clocks' difference from one side. No call that waits for the
-device returns before what it awaited has ended, which limits it from the other. Where both hold as recorded, the clocks
-are taken to agree.
+"""Measures the machine that a trace was recorded on: its clocks, and its usual latencies and gaps. No activity starts
+before its launch call, and no call returns before what it awaited has ended: this limits the clocks' difference from
+both sides. Where both hold as recorded, the clocks are taken to agree.
 """
 
 from collections import defaultdict
@@ -56,9 +54,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(activities: Activities, calls: Calls, awaited: Awaited, resolution: int) -> tuple[Bounds, Bounds]:
-    """Returns the lower and upper bounds of the clock; a few activities before their launch calls are none, nor those
-    that last too long.
-    """
+    """Returns the clock's bounds, without a few activities before their launch calls or those that last too long."""
     launched = np.flatnonzero(activities.call_row >= 0)
     start, slack = activities.start[launched], 2 * resolution * (resolution > 1)
     too_long = activities.end[beyond_return(activities, activities.call_row, calls, awaited).row]
@@ -106,11 +102,7 @@ def _late_returns(calls: Calls, awaited: Awaited, upper: Bounds) -> int:
 
 
 def _lay_line(clock: MachineCalibration, lower: Bounds, upper: Bounds, preferred_offset: int) -> None:
-    """Sets the clock's offset and drift to the flattest line between the bounds, with the possible offset that is
-    nearest to the preferred one. Adds to its error by how much the line misses the bounds at worst.
-
-    If the bounds contradict each other, the line misses both by the same.
-    """
+    """Sets the clock to the flattest line between the bounds, near the preferred offset, with its error at worst."""
     low_bounds, high_bounds = lower.tightest(1), upper.tightest(-1)
     since, span = clock.clock_from_ns, max(clock.clock_until_ns - clock.clock_from_ns, 1)
     x_low, x_high = ((bounds.time - since) / span for bounds in (low_bounds, high_bounds))
@@ -136,12 +128,7 @@ def _lay_line(clock: MachineCalibration, lower: Bounds, upper: Bounds, preferred
 
 
 def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Awaited:
-    """Returns blocking calls that certainly awaited certain activities.
-
-    These are synchronisations of devices and, by record, of streams and events, and copies to pageable memory. In a
-    trace without records they are also synchronisations of streams that return at one common distance from an end.
-    O(n log n) for a bounded number of streams.
-    """
+    """Returns blocking calls that certainly awaited certain activities, by record, kind or a common time of return."""
     is_synchronous = activities.name.where(lambda name: all(word in name for word in SYNCHRONOUS_COPY))
     rows = np.flatnonzero(is_synchronous & (activities.call_row >= 0))
     # a copy that began more than its call's duration after the call's end did not block it, whatever the clocks
@@ -195,12 +182,8 @@ def _synchronised(
 
 
 def _commonly_returning(activities: Activities, calls: Calls, streams: list[StreamEnds]) -> Awaited:
-    """Returns long synchronisations of streams, with the stream's last end that is at the common distance from them.
-
-    The stream is not recorded, but every call returns as soon after the end of its own. Of the ends of all streams'
-    last activities, that distance is the most common one. Calls that return at 100, 200 and 300 µs, with ends at 97,
-    60, 198, 190 and 297.5 on any streams, return 2 to 3 µs after the end of their own. It may be chance unless it is
-    the distance of at least half of the calls, and of AGREEING, and twice as common as any other.
+    """Returns long synchronisations of streams, with the last end of a stream at the common distance before them. It
+    may be chance unless it is the distance of at least half of the calls, and twice as common as any other.
     """
     rows = np.flatnonzero((sync_calls(calls.name) == SyncCall.STREAM_SYNC) & (calls.end - calls.start > SLOWEST))
     none = Awaited(rows[:0], rows[:0])
@@ -237,13 +220,7 @@ def _last_ends(call: Int64, time: Int64, streams: list[StreamEnds]) -> Awaited:
 
 
 def machine_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineCalibration:
-    """Returns the calibration of a trace's machine; `activities` have device times, `awaited` ends. O(n log n).
-
-    Launch latencies, by the call's name, are from the end of the call to the start of an activity that found its stream
-    and device free and began after its call. Gaps, by category, are between the end of an activity and the start of the
-    next on its stream, where that had been launched longer before than launches take, and found the device free.
-    Latencies of return are from the awaited end to the end of a call that waited, by the call's name.
-    """
+    """Returns the calibration of a trace's machine; `activities` have device times, `awaited` ends."""
     calibration = clock_of(activities, calls, awaited)
     resolution, shifted = calibration.resolution_ns, linked.on_host_clock(activities, calibration)
     start, end, before = shifted.start, shifted.end, linked.previous_on_stream(shifted)

@@ -1,8 +1,5 @@
-"""Matches the ops of the host trace to those of the device trace.
-
-Ops are matched by record function id where both traces have it, else by the order of names on each thread: two
-sequences that are the same except for a few ops that only one of them holds. Traces may be of different steps of one
-job: then ids, and the numbers of steps, say nothing, and the order of names within each step counts.
+"""Matches the ops of the host trace to those of the device trace: by record function id where both have it, else by the
+order of names on each thread. In traces of other steps, the order of names within each step counts.
 """
 
 import re
@@ -33,11 +30,9 @@ ANCHOR = 24
 
 @dataclass(slots=True, repr=False)
 class Match(columns.SummaryRepr):
-    """Pairs of rows of the host trace and of the device trace's ops that are the same op, found as `by` says.
-
-    `agreement` are the matched ops as a share of the smaller side, `misnamed` those of the same record function id with
-    different names. The shorter trace fits the longer one at `alignment_count` positions. Of traces of different steps
-    `steps` are how many the host and the device trace mark, and `steps_apart` those of which one holds other ops.
+    """Pairs of rows of both traces that are the same op; `agreement` is the share of the smaller side that matched.
+    `misnamed` are those of one record function id with different names; the shorter trace fits the longer one at
+    `alignment_count` positions. `steps_apart` counts steps, of traces of different ones, that hold other ops.
     """
 
     host_row: Int64
@@ -67,11 +62,7 @@ class Match(columns.SummaryRepr):
 
 
 def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False) -> Match:
-    """Matches the ops of two traces of one process.
-
-    Raises DataError when the process differs, a trace holds no op, or fewer than half of the smaller side's ops match,
-    unless `allow_mismatch`.
-    """
+    """Matches the ops; DataError unless at least half of the smaller side's match, or `allow_mismatch`."""
     processes = device.processes
     if host.pid is not None and processes and host.pid not in processes and not allow_mismatch:
         listing = ", ".join(map(str, processes[:4]))
@@ -138,12 +129,7 @@ def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, na
 
 
 def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
-    """Matches ops by the order of names on each thread.
-
-    Both files hold a thread's ops in order of their starts. Threads are paired by how many names they have in common.
-    One file may be a part of the other, or begin or end in its middle: the first thread, one with steps or else the
-    largest, shows where.
-    """
+    """Matches ops by the order of names on each thread, paired by common names; one file may be a part of the other."""
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
     order = columns.thread_order(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
     of_thread, unpaired = columns.rows_by_number(candidates, host.tid), columns.rows_by_number(order, ops.thread)
@@ -187,9 +173,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
 def _on_unpaired_threads(
     host: HostTrace, candidates: Int64, ops: RecordedOps, pairs: list[tuple[Int64, Int64]], names: "_Names"
 ) -> tuple[Int64, Int64]:
-    """Matches the ops of threads that no thread of the host trace is paired with: that has transfers on the thread that
-    requested them. They go by their requests, else by order, step by step. `candidates` are in order of ids.
-    """
+    """Matches transfers on threads that the host trace does not have, by their requests, else by order in each step."""
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     order = np.argsort(ops.start, kind="stable")
     is_unpaired = ~np.isin(ops.thread[order], ops.thread[device_row])
@@ -246,9 +230,7 @@ EVERYTHING = _Range()
 
 
 def _overlap(ids: Int64, times: columns.Intervals, alignment: "Alignment") -> tuple[_Range, _Range]:
-    """Returns in which host ids and times of the device trace (ns) the files overlap by an aligned thread: from its
-    first matched op to the first after the last matched one.
-    """
+    """Returns the host ids and the device times (ns) in which the files overlap by an aligned thread."""
     # ops that enclose all matched ones do not count
     (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (alignment.left, alignment.right))
     start, end = times
@@ -278,9 +260,7 @@ class _Names(NamedTuple):
 
 
 def _shared_names(host: Categorical, device: Categorical, numbered: bool = True) -> _Names:
-    """Returns the names as Kineto writes them, which replaces quotes, backslashes and control characters; those of
-    steps without their numbers, unless `numbered`.
-    """
+    """Returns the names as Kineto writes them; those of steps without their numbers, unless `numbered`."""
     table = columns.Interner[str]()
 
     def number(name: str) -> int:
@@ -301,12 +281,7 @@ class Alignment(NamedTuple):
 
 
 def align_steps(left: Int64, right: Int64, *, marks_step: Bool, numbered: bool = True) -> Alignment:
-    """Aligns sequences in which some names mark the steps of a job; `marks_step` tells which names do.
-
-    Steps that both sequences mark distinguish iterations: ops between two marks are aligned by themselves, and ops
-    before the first mark from the last one backwards. Marks that only one side has do not count, and none does if
-    their order differs. Marks that are not `numbered` are those of the first, second … step of each side.
-    """
+    """Aligns sequences step by step: only marks that both have in one order count; those not `numbered` are counted."""
     sides, shared = (left, right), np.intersect1d(left, right)
     rows = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in sides]
     marks = [side[kept][marks_step[side[kept]]] for side, kept in zip(sides, rows, strict=True)]
@@ -327,11 +302,8 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool, numbered: bool =
 
 
 def align(left: Int64, right: Int64) -> Alignment:
-    """Returns the positions at which `left` and `right` agree, in order; values are interned names.
-
-    A shorter sequence that the other one contains as it is matches as a whole, at its first position. Otherwise this is
-    the greedy shortest edit script (Myers, "An O(ND) difference algorithm", 1986) of at most LARGEST_DIFFERENCE edits,
-    in O((n + m) D).
+    """Returns the positions at which `left` and `right` agree, in order; values are interned names. This is the greedy
+    shortest edit script (Myers, "An O(ND) difference algorithm", 1986) of at most LARGEST_DIFFERENCE edits.
     """
     if len(left) > len(right):
         swapped = align(right, left)

@@ -1,9 +1,6 @@
-"""Finds for which module and which Python function each op, call and activity was done.
-
-In the forward pass they are the innermost calls of Python that enclose an op on its thread. The backward pass runs on
-another thread or below the call of `backward`: its ops belong to the module and function of the forward op that they
-differentiate. A module that is called inside a backward op, as activation checkpointing does, is below that op's
-module.
+"""Finds for which module and which Python function each op, call and activity was done. In the forward pass these are
+the innermost calls of Python around it; ops of the backward pass belong to those of the forward op that they
+differentiate, and modules called inside them are below these.
 """
 
 from collections.abc import Callable
@@ -118,9 +115,7 @@ def labelled(linked: LinkedTrace, **labels: Labels) -> LinkedTrace:
 def _paths(
     stack: Stack, spans: ThreadIntervals, parent: Rows, forward_span: Rows, join: JoinPaths
 ) -> tuple[Int64, list[str]]:
-    """Returns the code of each span's path, -1 for none, and the paths. `parent` is the span of the op that encloses
-    each, `forward_span` that of the forward op that it differentiates.
-    """
+    """Returns the code of each span's path, -1 for none, and the paths; `parent` and `forward_span` are spans."""
     # the innermost op that encloses each span that differentiates another
     backward = columns.nearest(forward_span >= 0, parent)
     enclosing = stack.enclosing(spans)
@@ -151,13 +146,7 @@ def _join_modules(forward: str, backward: str, inner: str) -> str:
 
 
 def forward_ops(ops: Ops) -> OpRows:
-    """Returns for each op of the backward pass the row of the forward op with its sequence number.
-
-    It is -1 for none and for all other ops. Several forward ops may record a number, as each records the one that comes
-    next: the last of them made the node that is differentiated, as in Kineto's own arrows. Each thread counts numbers
-    by itself: the forward thread is the one that the host trace names if it has any of the numbers, else the one with
-    most of them. O(n log n).
-    """
+    """Returns for each op of the backward pass the last forward op with its sequence number on its thread, else -1."""
     forward_row = OpRows(np.full(len(ops), -1, np.int64))
     with_number = (ops.start != columns.ABSENT) & (ops.seq_id >= 0)
     backward, forward = (np.flatnonzero(with_number & of_pass) for of_pass in (ops.fw_tid > 0, ops.fw_tid <= 0))

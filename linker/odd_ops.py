@@ -1,7 +1,5 @@
-"""Finds ops that cannot be as a device trace has them: wrong times, wrong threads, or other ops that were lost.
-
-A thread begins its ops in the order of their record function ids. By the host trace an op begins before the one that
-called it ends, a thread has one number, and hardly any op between two that both traces hold is in one of them alone.
+"""Finds ops that cannot be as a device trace has them: wrong times, wrong threads, or other ops that were lost. A
+thread begins its ops in the order of their record function ids, and each before the one that called it ends.
 """
 
 from collections.abc import Iterator

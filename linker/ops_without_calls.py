@@ -1,7 +1,5 @@
-"""Finds ops whose calls were lost together with what these launched, as dropped buffers lose both.
-
-Such an op launches nothing, though nearly all ops like it do, or its tensors or ranks are on devices; or it copies
-a number from one and does not wait for it.
+"""Finds ops whose calls were lost together with what these launched, as dropped buffers lose both. Such an op launches
+nothing, though nearly all ops like it do, or its tensors or ranks are on devices.
 """
 
 import re
@@ -31,10 +29,7 @@ TRACING, ITEM, NCCL, COPY = "dynamo_timed", "aten::_local_scalar_dense", "nccl:"
 def ops_without_calls(
     host: HostTrace | None, device: DeviceTrace, match: Match | None, parent: Int64, call_op: Int64, launching: Bool
 ) -> DeviceOpRows:
-    """Returns the ops that lack calls, in the order of time. O(n log n).
-
-    `parent` is the op around each op, `call_op` that around each call, -1 for none; `launching` calls launch something.
-    """
+    """Returns the ops that lack calls, in the order of time; `parent` and `call_op` are the ops around, -1 for none."""
     ops, calls = device.ops, device.calls
     if not launching.any() or not len(ops.start):
         return DeviceOpRows(np.empty(0, np.int64))

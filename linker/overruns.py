@@ -1,8 +1,4 @@
-"""Finds durations that are too long: what a thread or stream does one after the other would run at once.
-
-An op or call ends before, or holds, what begins later on its thread. An activity ends before the next ones of its
-stream do, communication before the next one does, and before a call returns that waited for it.
-"""
+"""Finds durations that are too long: what a thread or stream does one after the other would run at once."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

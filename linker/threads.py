@@ -1,12 +1,6 @@
 """Finds hand-offs between host threads, and what each thread did over time: its ops, and when it may have been blocked.
-
-A worker runs because another thread, the caller, called it and is blocked until the worker is done. The caller of an
-autograd worker is found by the sequence numbers of its ops, which forward ops of the caller share. The callers of other
-workers are inferred from timing.
-
-A gap of a thread is a time in which it may be blocked, as it neither computes nor is in a call. A caller with a gap
-from 20 to 100 µs, in which its worker runs ops from 30 to 80, gives two hand-offs: at 30 from caller to worker, and at
-80 back. The worker's ops within one gap are a segment.
+A worker's caller is found by the sequence numbers of its ops, or by timing: a caller with a gap from 20 to 100 µs, in
+which its worker runs ops from 30 to 80, gives two hand-offs, at 30 from caller to worker, and at 80 back.
 """
 
 from collections import defaultdict
@@ -43,14 +37,10 @@ class Gap(NamedTuple):
 
 @dataclass(slots=True, repr=False)
 class ThreadActivity(columns.SummaryRepr):
-    """The activity of a thread. Times in ns.
-
-    `boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` are of
-    the intervals between two boundaries. `top_start` and `top_end` are the times of the outermost ops, by start. `kind`
-    says what begins or ends at each boundary, by name, and `op_ends` where an op ends.
-
-    An annotation from 0 to 100 µs that contains aten::add from 20 to 30 has the boundaries 0, 20, 30 and 100. The
-    thread may have been blocked in [0, 20] and [30, 100], it computed in [20, 30], and was idle in none of them.
+    """What a thread did, in ns: `boundaries` are the times at which an op or call begins or ends, after NEVER and
+    before FOREVER; `may_wait` and `idle` are of the intervals between. If it runs aten::add from 20 to 30 in an
+    annotation from 0 to 100, it may have been blocked in [0, 20] and [30, 100], computed in [20, 30], and was never
+    idle.
     """
 
     boundaries: Int64
@@ -76,12 +66,8 @@ class ThreadActivity(columns.SummaryRepr):
 
     def waiting_for(self, row: Gap, since: int, until: int, others: Int64) -> Gap | None:
         """Returns the gap in which the thread waited for what is recorded as `row`, None if it did not seem to wait.
-
-        This is the longest gap from `since` on that began before `until` and the row's end. It was a wait if it ended
-        neither later nor earlier than the row by more than its length, or if the thread did nothing else in between.
-        An end may be recorded late: something that needed it may begin before, at `until`, and threads take a while to
-        wake one another. Gaps that ended even earlier do not count, nor do those that ended nearer to one of the
-        `others`, the sorted ends of all rows.
+        This is the longest gap from `since` on that began before `until` and the row's end. It ended near that end,
+        nearer than to the `others`, or the thread did nothing else in between.
         """
         first, last = 1 + np.searchsorted(self.boundaries[1:-2], (since, min(row.end + 1, until)))
         end, stopped = min(row.end, until), self.boundaries[first + 1 : last + 1]
@@ -101,11 +87,7 @@ class ThreadActivity(columns.SummaryRepr):
 def thread_activities(
     ops: Ops, parent: Int64, calls: Calls, of_thread: dict[int, Int64], *, computes: Bool
 ) -> Callable[[int], ThreadActivity]:
-    """Returns a function that returns what a thread did, found when it is first asked. O(n log n) for all threads.
-
-    `parent` encloses each op, `of_thread` are the ops of each thread that count, `computes` which ops are work: a
-    thread may have been blocked in all others, which annotate or wait.
-    """
+    """Returns a function that finds what a thread did when first asked; it may be blocked unless an op computes."""
     calls_of, none = columns.rows_of_each(calls.thread), np.empty(0, np.int64)
     position = np.full(len(ops), -1, np.int64)
 
@@ -172,12 +154,7 @@ class ForwardThreads:
 
 
 class WorkerSegment(NamedTuple):
-    """Ops of a worker from `first` to `last`, during a gap of its caller. Times in ns.
-
-    `idle_since` is when the worker had last done something, ABSENT for never. `begun` is when its first op really
-    began, which may be slightly before the gap. A gap before the caller's first op begins at NEVER, one after its last
-    op ends at FOREVER.
-    """
+    """Ops of a worker during a gap of its caller (ns); the worker was idle since ABSENT if it never did anything."""
 
     worker: int
     caller: int
@@ -237,10 +214,7 @@ def thread_handoffs(
 
 
 def queue_waits(handed_over: Int64, calls: Calls) -> Iterable[Wait]:
-    """Yields the waits of threads for work that others queue for them, as `DeviceTrace.handed_over` has it.
-
-    A thread waits from the end of its last call on, if the work was queued only later; what it needs to wake is its.
-    """
+    """Yields the waits of threads for queued work, each from the end of its last call on if that was earlier."""
     source, queued, target, taken = handed_over[:, handed_over[1] <= handed_over[3]]
     order = np.lexsort((calls.end, calls.thread))
     ends = columns.Keys(calls.thread[order], calls.end[order])
@@ -312,11 +286,7 @@ def _recorded(segments: list[WorkerSegment]) -> Iterable[Wait]:
 def _by_timing(
     workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, latency: LatencyStats
 ) -> Iterable[Wait]:
-    """Yields hand-offs between the main thread and workers that only the times show to be called by it: they were idle,
-    and started right after a gap of the main thread began, or ran for the first time, which takes longer, and ended
-    with it. Each gap of the main thread that ends right after an op of a worker gives a return; the gap must be long
-    enough for a call, or a worker was called in it.
-    """
+    """Yields hand-offs to idle workers that started right after a gap of the main thread began, and ended with it."""
     called, timing = dict[int, int](), Provenance.TIMING.value
     for thread, worker in workers.items():
         for segment in _segments(thread, main, worker, calling):
@@ -345,12 +315,9 @@ def _by_timing(
 
 
 class Gaps:
-    """The gaps of several threads. Those that begin and end alike are of one kind.
-
-    A thread that waits goes on a usual time after another one has reached a certain point of its work, the end of an op
-    before the same next one. By chance any part of the gap would have passed since then, or of the time until a thread
-    is at such a point again. How much likelier the times since then are if they are usual ones tells which gaps are
-    waits. A sleep may end so, too, but then its own length differs less from time to time.
+    """The gaps of several threads; those that begin and end alike are of one kind. A thread that waits goes on a usual
+    time after another one has reached a certain point of its work. How much likelier than by chance the times since
+    then are shows waits; a sleep may end so, too, but its own length differs less.
     """
 
     def __init__(self, activities: dict[int, ThreadActivity], shortest: int, known: list[Wait]) -> None:
@@ -390,9 +357,7 @@ class Gaps:
             yield Wait(int(self._thread[point]), time, int(self._thread[gap]), time, begin, timing)
 
     def _late_and_likelier(self) -> tuple[Int64, Floats]:
-        """Returns how long after each point its gap ended, and the logarithm of how much likelier than chance it is
-        that all gaps of this kind wait for points of this kind.
-        """
+        """Returns how much later than each point gaps ended, and how much likelier than chance (log) that is."""
         gap, point = self._gap, self._point
         late, length = np.maximum(self._end[gap] - self._begin[point], 1), self._end[gap] - self._begin[gap]
         by_chance = np.maximum(np.minimum(length, self._until_again()[point]), 1)

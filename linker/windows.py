@@ -1,9 +1,6 @@
-"""Finds the part of a trace to link, and cuts it out: the period of steps, of an annotation or by the clock, and that
-which both files cover. Periods that follow each other neither overlap nor leave a gap.
-
-The whole trace is linked first, so that a part keeps what only the whole trace can tell: which event a wait is for,
-which op called which, which collective an op waits for. The borders never cut a call: in a period from 100 to 200 µs, a
-thread with a call from 190 to 215 has the part up to 215, and a thread without a call at the border the part up to 200.
+"""Finds the part of a trace to link, by steps, an annotation, the clock or what both files cover, and cuts it out. The
+whole trace is linked first, so that a part keeps what only that can tell. Borders never cut a call: in a period from
+100 to 200 µs, a thread with a call from 190 to 215 has the part up to 215.
 """
 
 import re
@@ -113,9 +110,7 @@ def whole(device: DeviceTrace) -> Period:
 
 
 def marked(device: DeviceTrace) -> Period | None:
-    """Returns the period of the complete steps, if the trace is of a window that began with steps to warm up or ended
-    within a step; else None. What these steps had begun on a device is in it as far as it runs on.
-    """
+    """Returns the period of complete steps, if a window began with warming up or ended within one; else None."""
     ops, steps = device.ops, _steps(device)
     cut_off = ops.start[ops.name.where(lambda name: name == linked.INCOMPLETE_STEP)].min(initial=linked.FOREVER)
     end = int(cut_off) if (ops.start > cut_off).any() else linked.FOREVER
@@ -145,10 +140,7 @@ def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
 
 
 def step_span(device: DeviceTrace, first: int, end: int) -> Period:
-    """Returns the period of the steps from number `first` up to but without `end`, by the ProfilerStep#N annotations.
-
-    A step lasts until the next begins, the last one until its own end. Raises DataError when a step is missing.
-    """
+    """Returns the period of the steps from `first` up to but without `end`; DataError when one is missing."""
     steps = _steps(device)
     missing = [number for number in range(first, min(end, first + len(steps) + 1)) if number not in steps]
     if missing or end <= first:
@@ -178,11 +170,7 @@ def _numbers_in_words(numbers: Iterable[int]) -> str:
 
 
 def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
-    """Returns the period of the first annotation of a name that begins within a period.
-
-    `NAME:K` is the one after K others of that name, `NAME:all` lasts from the first one to the end of the last. Raises
-    DataError when there is none.
-    """
+    """Returns the period of the first annotation NAME, of NAME:K after K others, or NAME:all; DataError for none."""
     annotations, which, same = _annotations(device, within), "0", name
     if name not in annotations and (of_several := OF_SEVERAL.fullmatch(name)):
         same, which = of_several.groups()
@@ -201,9 +189,7 @@ def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
 
 
 def _annotations(device: DeviceTrace, within: Period) -> dict[str, list[Period]]:
-    """Returns the periods of the annotations that begin within a period, cut to it, by name: the names in the order of
-    the file, the periods of one in that of time.
-    """
+    """Returns the periods of annotations that begin within a period, cut to it, by name in the order of the file."""
     ops, annotations = device.ops, defaultdict[str, list[Period]](list)
     rows = np.flatnonzero(ops.annotation & (ops.start >= within.start) & (ops.start < within.end))
     for row in rows.tolist():
@@ -214,9 +200,7 @@ def _annotations(device: DeviceTrace, within: Period) -> dict[str, list[Period]]
 
 
 def host_period(device: DeviceTrace, match: Match) -> Period | None:
-    """Returns the period of a device trace that a host trace covers, from the first op that both hold until the first
-    op that begins after the end of the host trace; None for all of it except single lost ops.
-    """
+    """Returns the period of a device trace that a host trace covers; None for all of it except single lost ops."""
     ops, matched = device.ops, np.zeros(len(device.ops.start), np.bool_)
     matched[match.device_row] = True
     if not matched.any():
@@ -265,9 +249,7 @@ class TracePart(NamedTuple):
 
 
 def of_both(trace: linked.LinkedTrace) -> TracePart:
-    """Returns the trace without the host ops before the first and after the last one that the device trace holds, and
-    that called none that it holds, if these are many.
-    """
+    """Returns the trace without host ops before and after those that the device trace holds, if these are many."""
     calls, activities = (np.ones(len(table), np.bool_) for table in (trace.calls, trace.activities))
     ops, timed = trace.ops, trace.ops.start != ABSENT
     untimed, in_both = ~timed & are_ops(ops.name), timed & ops.recorded_by_host
@@ -281,13 +263,9 @@ def of_both(trace: linked.LinkedTrace) -> TracePart:
 
 
 def cut(trace: linked.LinkedTrace, period: Period, asked_by: Lookup | None = None) -> TracePart:
-    """Returns the part of a trace that belongs to a period. O(n log n).
-
-    A call belongs to the period that it starts in, even if it returns later: a thread's part of the period begins and
-    ends when the call that runs at the border returns. Ops that overlap that part are kept and cut to it. Activities
-    belong to their launch call, whenever they ran; activities without a call to the time of their start. An op without
-    times goes with the op before it by id. Waits and hand-offs across the borders are lost: what they blocked starts as
-    measured. An op that communicates does so in the part that the op starts in that asked for it, by ids in `asked_by`.
+    """Returns the part of a trace that belongs to a period; activities belong to their call, and that to its start. Ops
+    that overlap the part are cut to it. Waits and hand-offs across the borders are lost: what they blocked starts as
+    measured. An op communicates in the part in which the op that asked for it starts.
     """
     parts, activities = ThreadParts(trace.calls, period), trace.activities
     first, last = parts.of(trace.calls.thread)

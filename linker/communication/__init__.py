@@ -1,7 +1,4 @@
-"""Finds which communication each kernel and op did, and in which process group, from the recorded arguments.
-
-Communication by host threads (gloo): requests and transfers in, who waits for which transfer out.
-"""
+"""Finds which communication each kernel and op did, in which group, and who waits for transfers of the host (gloo)."""
 
 from .arguments import WAIT, ProcessGroups, from_device, from_host, groups_of_host, members
 from .collectives import (

@@ -1,10 +1,6 @@
 """Reads the recorded arguments of one communication from either trace, of any version of PyTorch, and process groups.
-
-Arguments are named, positional, or the tensors of an annotation. Peers and roots are recorded in two ways: by their
-rank in the group (positional arguments, "Rank") and by their global rank ("Src Rank", "Dst Rank").
-`Communication.group_rank` keeps the rank in the group until the group's members are known. Names of groups say little:
-a process numbers its groups as it makes them, one name may come again for other ranks, some are hashes or addresses. So
-a group is known by its ranks.
+Peers and roots are recorded by their rank in the group (positional arguments, "Rank") or by their global rank ("Src
+Rank", "Dst Rank"). Every process numbers its own groups, so a group is known by its ranks.
 """
 
 import math
@@ -59,11 +55,9 @@ def _product(shape: Any) -> int:
 
 
 def _positional(values: list[Any], types: list[str]) -> Communication:
-    """Returns the positional arguments of `record_param_comms` except tensors.
-
-    Up to PyTorch 2.3, sequence, group and group rank are numbers in this order; later the first one, and then the first
-    two, are tuples. The name and two lists of splits follow, then the group's size, from 2.3 on after its first rank
-    and the stride of its ranks.
+    """Returns the positional arguments of `record_param_comms` except tensors: sequence, group and group rank, as
+    numbers up to PyTorch 2.3, later in one or two tuples; name, two lists of splits, first rank and stride from 2.3 on,
+    and size.
     """
     scalars = [(value, kind) for value, kind in zip(values, types, strict=False) if "Tensor(" not in kind]
     name_at = next((at for at, (_, kind) in enumerate(scalars) if kind == "String"), len(scalars))
@@ -146,12 +140,7 @@ def groups_of_host(names: Categorical, arguments: Arguments) -> tuple[list[dict[
 
 @dataclass
 class ProcessGroups:
-    """The process groups of a trace, and of how many groups and communications the ranks are `unlisted`: too many.
-
-    A few bytes may name very many ranks. All groups that are described without their ranks have at most LARGEST_JOB
-    members together, and so have all communications, and MEMBERS_EACH for each of them. Those beyond that limit lose
-    their members.
-    """
+    """The process groups of a trace, and of how many groups and communications the ranks are `unlisted`: too many."""
 
     groups: list[ProcessGroup]
     world_size: int
@@ -180,12 +169,7 @@ class ProcessGroups:
         return ProcessGroups([*groups.values()], world_size, unlisted)
 
     def with_members(self, communications: Sequence[Communication]) -> list[Communication]:
-        """Returns the communications with the global ranks of their groups, peers and roots, where these are known.
-
-        They are known from the arguments, else from the only described group of that name and size. A group of the
-        world's size, by its recorded size or the length of its split lists, is the world, and so is the only group of a
-        trace that describes none. Communications beyond the limit keep their peers.
-        """
+        """Returns them with the global ranks of groups, peers and roots, from the arguments or the only such group."""
         world, described = regular_ranks(0, 1, self.world_size), defaultdict[str, list[ProcessGroup]](list)
         for group in self.groups:
             described[group.name].append(group)

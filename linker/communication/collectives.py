@@ -1,8 +1,6 @@
-"""Finds which communication each op recorded, and which each kernel of a communication library did.
-
-The arguments are those of `record_param_comms`, of the annotations that enclose it, and of the kernel itself. Several
-messages or collectives may be given to the library one by one and launched together, when their group ends, by one
-kernel that no `record_param_comms` is around: then the arguments recorded before the launch are its own.
+"""Finds which communication each op recorded, and which each kernel of a communication library did. The arguments are
+those of `record_param_comms`, of the annotations around it, and of the kernel itself. One kernel may do what several
+calls gave to the library, when their group ends: then it takes the arguments recorded before.
 """
 
 import re
@@ -36,12 +34,7 @@ SINGLE = (WAIT, "init", BARRIER, COALESCED)
 
 @dataclass(slots=True)
 class CollectiveOps:
-    """The `record_param_comms` ops ("records"): their rows, and the recorded arguments of each.
-
-    `parent` is the op that encloses each op, `arguments` is what the device trace recorded by its own rows, and
-    `device_row` the row there of each op. `number` is the position of each op in `rows`, -1 for other ops. Of records
-    whose tensors contradict their bytes, `contradicted` has both bytes, by op.
-    """
+    """The `record_param_comms` ops with their arguments; `number` is the position of each op in `rows`, or -1."""
 
     rows: OpRows
     recorded: list[Communication]
@@ -115,11 +108,7 @@ def collective_ops(
     device_op: OpRows,
     other_steps: bool = False,
 ) -> CollectiveOps:
-    """Collects the arguments of all communication ops from the host trace, completed by the device trace's `arguments`.
-
-    `device_op` is the row in `ops` of each op of the device trace. Where that is of `other_steps` and numbers
-    collectives, the host trace's numbers are of others.
-    """
+    """Collects the arguments of all communication ops from the host trace, completed by those of the device trace."""
     other_steps = other_steps and any(
         args.comm_sequence is not None for role in arguments.values() for args in role.values()
     )
@@ -161,11 +150,7 @@ class _Kernels(NamedTuple):
 def link_communications(
     collectives: CollectiveOps, activities: Activities, calls: Calls
 ) -> tuple[list[Communication], CommunicationRows]:
-    """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none.
-
-    Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
-    the launch; a communication kernel without either keeps an empty record.
-    """
+    """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none."""
     rows = np.flatnonzero(is_communication_kernel(activities.name) | activities.category.equal("collective_comm"))
     rows = ActivityRows(rows[np.argsort(activities.start[rows], kind="stable")])
     op = OpRows(activities.op_row[rows])
@@ -270,11 +255,7 @@ def _joined(parts: list[Communication]) -> Communication:
 def awaited_collectives(
     collectives: CollectiveOps, activities: Activities, communications: list[Communication]
 ) -> columns.Lookup:
-    """Returns for `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
-
-    A wait carries the sequence number of its collective. Its group is often blank, so it waits for the latest
-    collective with that number, of its group if that is recorded.
-    """
+    """Returns for ops that wait the activity of the latest collective of their number, and group where recorded."""
     communicating = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))
     communication, start = activities.communication_row[communicating], collectives.ops.start
     # by sequence number: when the op began that launched each activity, the activity, and its group

@@ -1,16 +1,6 @@
-"""Transfers of the host (gloo's annotations): the c10d ops that requested them, what they communicated, lanes, and who
-waited for them: hand-offs from requests to transfers, and from transfers to waiters.
-
-Transfers and requests belong together by their record function ids, else by their order: gloo starts transfers in the
-order of requests. gloo does not record groups: the default group is assumed, which is reported where there are several.
-
-The row of a message (a send or receive) begins when it is requested and ends when somebody has waited for it. The
-thread that it is recorded on does other things meanwhile. So messages get lanes of their own: negative thread numbers,
-as few as keep the messages of a thread from overlapping.
-
-gloo records no waits. A request may record that it blocks, and an op that uses what was transferred, by storage and
-time, has waited before. Else a thread that was idle when the transfer ended is taken to have waited, which is known
-from timing alone.
+"""Transfers of the host (gloo's annotations): the ops that requested them, what they communicated, and who waited. They
+belong to requests by record function ids, else by order; gloo records no groups, so the default one is assumed.
+Messages get lanes of their own, negative thread numbers, as their thread does other things meanwhile.
 """
 
 import heapq
@@ -82,11 +72,7 @@ def _lanes(ops: RecordedOps, messages: Int64) -> Int64:
 
 @dataclass
 class Transfers:
-    """Transfers by start, among all `ops` of the process, for some of which the device trace `recorded` arguments.
-
-    `op` is the transfer as the device trace has it, `node` the host trace's node of it, or itself where there is no
-    other, `request` the op that requested it (-1 for unknown), which `has_request_id` if known by record function ids.
-    """
+    """Transfers by start: the device trace's op, the host trace's node of it, and the op that requested it, or -1."""
 
     ops: Ops
     recorded: Mapping[int, kineto.Args]
@@ -135,9 +121,7 @@ def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfer
 
 
 def transfers_of_other_steps(host: HostTrace, ops: RecordedOps, host_row: Int64, device_row: Int64) -> list[Int64]:
-    """Returns pairs of rows of the host trace and of the device trace's ops, of other steps: the transfers of requests
-    that are such pairs in `host_row` and `device_row`. Threads begin transfers in another order in each step.
-    """
+    """Returns pairs of rows of transfers in other steps, by their requests, as threads begin them in another order."""
     node, op = _named(host, TRANSFER), _timed(ops, TRANSFER)
     requested_by, request = _requests_by_id(host, host.rf_id[node]), _requests_in_turn(ops, op, _timed(ops, REQUEST))
     # a request of several transfers tells nothing of their order

@@ -1,9 +1,4 @@
-"""Reads what PyTorch's CUPTI backend writes in another way than Kineto: the names of copies and sets, nodes of launched
-graphs, and the dependencies between these.
-
-A dependency within a launch is a flow from the end of one activity to the start of another, on the lanes where viewers
-show them. An event that a graph records takes no time: what follows it depends on what it follows.
-"""
+"""Reads what PyTorch's CUPTI backend writes in another way than Kineto: names of copies, and dependencies in graphs."""
 
 from dataclasses import replace
 from typing import Any
@@ -43,11 +38,7 @@ def _memory(kind: Any) -> str:
 
 
 def with_dependencies(device: DeviceTrace, flows: Flows, lane: Int64, pad: bool) -> DeviceTrace:
-    """Returns the trace with the dependencies that flows between activities stand for, without events in graphs.
-
-    `lane` is where viewers show each activity, `pad` is as for `Flows.rows`. A flow whose end is that of no activity or
-    of several is counted.
-    """
+    """Returns the trace with the dependencies by flows; what follows events of graphs depends on what they follow."""
     activities = device.activities
     in_graph = np.flatnonzero(activities.graph_node >= 0)
 

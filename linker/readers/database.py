@@ -1,7 +1,4 @@
-"""Opens SQLite databases of strangers, compressed or not: read-only, and of their schema only plain tables.
-
-No views, virtual tables or functions are touched. A compressed one is unpacked once in a process.
-"""
+"""Opens SQLite databases of strangers, compressed or not: read-only, and of their schema only plain tables."""
 
 import os
 import shutil
@@ -86,10 +83,7 @@ class Database:
 
 @contextmanager
 def opened(path: str) -> Iterator[Database]:
-    """Opens the database at `path`, without what its schema could make SQLite do. Its errors become a DataError.
-
-    Of a compressed one, and of standard input, a temporary file is made.
-    """
+    """Opens a database, unpacked to a temporary file if need be; its errors become a DataError."""
     file = Path(path).resolve()
     try:
         with (

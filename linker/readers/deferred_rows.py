@@ -1,8 +1,4 @@
-"""Keeps rows whose role only the rest of the file tells: those without a category, and begins and ends apart.
-
-A row without a category has the role of its process, by the name that the file gives it or by the flows that start and
-end in it. A begin and the next end on its thread, as pairs nest there, are one row.
-"""
+"""Keeps rows whose role only the rest of the file tells: those without a category, and begins and ends apart."""
 
 import re
 from collections import defaultdict
@@ -42,10 +38,7 @@ class DeferredRows:
         self._events.append(event)
 
     def rows(self, names: Mapping[int, str], of_flows: Mapping[int, Role], counts: Counts) -> Iterator[Any]:
-        """Yields rows with a category and a duration; those that cannot have them are counted in `counts`.
-
-        `names` are those of processes, `of_flows` the roles of processes in which launches start or end.
-        """
+        """Yields rows with a category and a duration; those that cannot have them are counted in `counts`."""
         for event in self._in_pairs(counts):
             if event.cat:
                 yield event

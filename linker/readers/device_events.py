@@ -1,8 +1,4 @@
-"""Sorts the events of a device trace by role while the file is read, and makes the table of each role.
-
-A piece of the file at a time becomes columns, one `EventRows` for each role, whose `table` is the record of that role.
-Times are in ns, on the trace's own clock.
-"""
+"""Sorts the events of a device trace by role, a piece of the file at a time, and makes the table of each role."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -336,9 +332,7 @@ def tables_of(events: DeviceEvents, pad: dict[str, bool]) -> dict[str, Any]:
 
 
 def _separate_contexts(events: DeviceEvents, tables: Mapping[str, Any]) -> int:
-    """Gives streams of several contexts of a device that have one number numbers of their own, in place: all but those
-    of the first context. Returns how many activities are on them. `tables` are those of the events, by name.
-    """
+    """Renumbers streams of the further contexts of a device, in place; returns how many activities are on them."""
     context = {TABLES[role][0]: events.rows[role].column("context") for role in IN_CONTEXTS}
     work, of_work = tables["activities"], context["activities"]
     if not len(of_work) or of_work.min() == of_work.max():

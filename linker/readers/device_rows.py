@@ -1,8 +1,4 @@
-"""A device trace in columns: one table for each role that a row may have, by its category; and rows of it selected.
-
-Times are int64 ns on the trace's own clock. Rows of unknown categories are counted, never guessed. What is selected of
-a device or linked trace is a trace of its own, whose columns that refer to rows follow them.
-"""
+"""A device trace in columns: one table for each role that a row may have; rows of unknown categories are counted."""
 
 import re
 from collections.abc import Iterator
@@ -79,11 +75,7 @@ _PHASES = {PYTHON: b"X", INSTANT: b"i"}
 
 
 def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
-    """Returns a pattern of rows to skip: Python's calls and allocations, of which files may hold millions.
-
-    It matches rows as profilers write them, with the comma after them. It does not match rows of the categories that
-    are `read`, and is None where all are.
-    """
+    """Returns a pattern of rows to skip, Python's calls and allocations, except those `read`; None where all are."""
     skipped = [(phase, category.encode()) for category, phase in _PHASES.items() if category not in read]
     rows = b"|".join(rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % row for row in skipped)
     pattern = rb'\{\s*"ph"\s*:\s*(?:' + rows + rb')[^{]*(?:(?<="args":)|(?<="args": ))\{[^}]*\}\s*\}\s*,'
@@ -123,11 +115,7 @@ class RecordedRows(columns.SummaryRepr):
 
 @dataclass(slots=True, repr=False)
 class RecordedOps(RecordedRows):
-    """Host ops and annotations as the device trace recorded them. `rf_id` 0 and `sequence` -1 mean not recorded.
-
-    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where they were not
-    recorded or not requested. `shapes` is their list of shapes, in any case.
-    """
+    """Host ops and annotations as recorded, `arguments` as JSON texts; `rf_id` 0, `sequence` -1 mean not recorded."""
 
     annotation: Bool
     rf_id: Int64
@@ -274,11 +262,7 @@ class KeptRows(NamedTuple):
 
 
 def select(device: DeviceTrace, **chosen: Bool | Int64) -> DeviceTrace:
-    """Returns the chosen rows of each table, by masks or in a new order; nothing is counted.
-
-    They are named as the tables of a device trace are: `ops`, `calls`, `activities`, `syncs`, `event_records`,
-    `queue_events`, `python`. Of other tables all rows are kept.
-    """
+    """Returns the chosen rows of each table, by masks or in a new order, and all rows of others; nothing is counted."""
     tables, communication = dict[str, Any](), dict(device.communication)
     for name, rows in chosen.items():
         table = getattr(device, name)

@@ -1,9 +1,5 @@
-"""Reads a device trace into columns, and takes one rank's rows out of a merged one.
-
-Rows are in file order, without those of impossible times and those recorded twice.
-
-A sign that several ranks were merged is one correlation launched by several processes; one process that drives several
-devices is none. What the merging tool recorded that it changed in a rank is undone.
+"""Reads a device trace into columns, in file order, and takes one rank's rows out of a merged one. A sign of that is
+one correlation launched by several processes; one process that drives several devices is none.
 """
 
 import re
@@ -40,9 +36,7 @@ HOST_OP = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*(\d+)')
 HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPEATED = 0.1
-"""Share of correlations on several calls, one after the other, above which a file holds copies. A driver call inside
-its runtime call shares the correlation too, but they are at the same time.
-"""
+"""Share of correlations on several calls, one after the other, above which a file holds copies."""
 LONGEST_REASON = 100
 OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
@@ -50,9 +44,7 @@ IDS = ("correlation", "record_correlation")
 
 
 def described(top: DeviceFile) -> dict[str, Any]:
-    """Returns what the top level of a file says of its process, as members of `DeviceTrace`; invalid values count as
-    missing. A wait for the data loader is no longer than its step.
-    """
+    """Returns what the top level of a file says of its process, as members of `DeviceTrace`, without invalid values."""
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     base_time = integer(top.base_time, 0)
@@ -97,12 +89,7 @@ def _nanoseconds(time_us: Any) -> int:
 
 
 def within_a_recording(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace without rows that were not timed: those at 0, far before all others, and those that begin more
-    than LONGEST_RECORDING from its middle op or activity.
-
-    The dropped rows are counted. Sums and differences of the remaining times fit 64 bits. Raises DataError where most
-    ops or most activities are at 0.
-    """
+    """Returns the trace without rows that were not timed, which are counted; DataError where most of them were not."""
     work = np.concatenate((device.ops.start, device.activities.start))
     if not len(work):
         return device
@@ -307,11 +294,7 @@ def merged_ranks(path: str) -> list[int]:
 
 
 def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
-    """Returns the trace itself if it is of one process, the rows of `rank` if it is a merged one.
-
-    The rows are as the rank's own file had them, where the trace records what merging changed. Raises DataError for a
-    merged trace when `rank` is None or not in it. Linear in the rows, but for a sort.
-    """
+    """Returns the rows of `rank` as its own file had them; DataError for a merged trace without it or `rank`."""
     signs = merging_signs(device)
     if not signs:
         return device
@@ -371,9 +354,7 @@ def merging_signs(device: DeviceTrace) -> list[str]:
 
 
 def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> DeviceTrace:
-    """Returns the rows of processes and devices that only this rank has, and what its calls launched on other devices
-    that no single rank has.
-    """
+    """Returns the rows that only this rank has, and what it launched on devices that no single rank has."""
 
     def processes(is_chosen: Callable[[set[int]], bool]) -> Int64:
         return np.array([process for process, its_ranks in ranks.items() if is_chosen(its_ranks)], np.int64)

@@ -1,7 +1,5 @@
-"""Links calls and activities by flows, the arrows that viewers draw, where they have no correlation.
-
-A flow starts at the place of a row, its process, thread and time, and ends at that of another one. Whichever profiler
-wrote it, one that starts within a call and ends at an activity is a launch; one that starts within an op names the op.
+"""Links calls and activities by flows, the arrows that viewers draw, where they have no correlation. A flow from within
+a call to an activity is a launch; one from within an op names the op.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +13,7 @@ from ...schema.linked import ExactTimes
 
 LAUNCHES = ("ac2g", "async", "async_npu", "HostToDevice", "api_op", "async_task_queue")
 CORRELATED, QUEUED = 0, 5
-"""Of these the category of Kineto's flows, whose ids are correlations, and that of flows from where a thread queues
-work for another one to where that takes it up.
-"""
+"""The category of Kineto's flows, whose ids are correlations, and that of flows between threads that queue work."""
 STARTS, ENDS = "s", "f"
 REPEATED = 0.1
 """Share of flows above which the file holds several processes: one process may use an id again."""
@@ -75,11 +71,7 @@ class Flows:
 
 
 def link_by_flows(flows: Flows, tables: Mapping[str, Any], threads: Int64, pad: bool) -> None:
-    """Gives calls and activities that lack one the correlation of the other end of their flow, in place, a new number
-    where both do. An op is named by its external id.
-
-    `tables` are those of the file, by name, `threads` those of the activities' rows, `pad` as for `Flows.rows`.
-    """
+    """Gives calls and activities that lack one the correlation of the other end of their flow, in place."""
     ops, calls, activities = (tables[name] for name in ("ops", "calls", "activities"))
     if not (activities.correlation == 0).any():
         return
@@ -109,11 +101,7 @@ def link_by_flows(flows: Flows, tables: Mapping[str, Any], threads: Int64, pad: 
 
 
 def _at_ends(activities: Any, threads: Int64, ends: Int64) -> Int64:
-    """Returns the activity that starts where each flow ends, -1 for none.
-
-    Of several it is the one that has the flow's id as its external id, else the one that is as late in the file among
-    them as the flow is among those of its category.
-    """
+    """Returns the activity that starts where each flow ends, -1 for none: that of its id, or as late in the file."""
     count = len(threads)
     places = zip((activities.process, threads, activities.start), ends[PROCESS:], strict=True)
     place = columns.group_ids(*map(np.concatenate, places))
@@ -142,9 +130,7 @@ def _innermost(table: Any, points: Int64) -> Int64:
 
 
 def _move_to_processes_of_ops(calls: Any, ops: Any, launching: list[int]) -> None:
-    """Gives calls of launching processes that have no ops, but threads of one that does, that process, in place: some
-    profilers show the layers of a process as processes of their own.
-    """
+    """Moves calls to the process of the ops on their threads, in place: profilers may show layers as processes."""
     for process in launching:
         rows = calls.process == process
         hosts = np.unique(ops.process[np.isin(ops.thread, calls.thread[rows])])

@@ -1,7 +1,4 @@
-"""Opens device traces of every format as Kineto's JSON: what is no JSON is transcoded, a piece at a time.
-
-So whoever reads rows of a trace reads those of every format.
-"""
+"""Opens device traces of every format as Kineto's JSON: what is no JSON is transcoded, a piece at a time."""
 
 import io
 import zlib
@@ -98,7 +95,5 @@ def open_trace(path: str, protected: bool = False) -> BinaryIO:
 
 
 def is_transcoded(stream: BinaryIO) -> bool:
-    """Returns whether an open trace is of a format that is no JSON. The members of its top level that say which
-    process and rank it is come before its rows.
-    """
+    """Returns whether an open trace is no JSON: then the members that say its process and rank come before its rows."""
     return isinstance(getattr(stream, "raw", None), _Transcoded)

@@ -22,11 +22,7 @@ encode = msgspec.json.encode
 def text_of(
     head: Callable[[], Row], rows: Iterator[Row | msgspec.Raw], tail: Callable[[], Row | Exception], if_empty: str = ""
 ) -> Iterator[bytes]:
-    """Yields the text of a trace: members that its first rows tell, all rows, and members that only the last ones tell.
-
-    Raises DataError that says `if_empty`, unless that is empty, where nothing lasted, and the error that `tail` returns
-    where the rest is lost.
-    """
+    """Yields the text of a trace; DataError with `if_empty` where nothing lasted, and the error that `tail` returns."""
     piece = list(islice(rows, ROWS_AT_ONCE))
     yield encode(head())[:-1] + b',"traceEvents":['
     separator, lasts = b"\n", not if_empty
@@ -68,9 +64,7 @@ def microseconds(ns: int) -> msgspec.Raw:
 
 
 def on_lanes(ranges: list[tuple[int, int, int, str]], first: int) -> Iterator[Row]:
-    """Yields ranges that have no thread, or need not nest there, given by process, start, end and text: on the fewest
-    threads, numbered from `first`, on which they nest.
-    """
+    """Yields ranges, by process, start, end and text, on the fewest threads on which they nest, from `first` on."""
     columns = np.array([row[:3] for row in ranges], np.int64).reshape(-1, 3).T
     for (process, start, end, text), lane in zip(
         ranges, nesting_lanes(ThreadIntervals(*columns)).tolist(), strict=True

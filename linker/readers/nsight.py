@@ -1,7 +1,5 @@
-"""Transcodes what `nsys export --type sqlite` makes of a report of Nsight Systems to the rows of a Kineto trace.
-
-Versions of Nsight differ in their columns; one that is not there is unknown. Of a database in which several processes
-launched, each is labelled as a rank, in ascending order. Rows of tables that have no place here are counted.
+"""Transcodes what `nsys export --type sqlite` makes of a report of Nsight Systems to the rows of a Kineto trace. Of
+several processes that launched, each is labelled as a rank. Missing columns are unknown, as versions differ.
 """
 
 import re
@@ -66,10 +64,7 @@ def _base_time(database: Database) -> int:
 
 
 def transcode_nsight(database: Database) -> Iterator[bytes]:
-    """Yields a database as the text of a Kineto trace.
-
-    Raises DataError for a damaged one, or one without CUDA or NVTX rows.
-    """
+    """Yields a database as the text of a Kineto trace; DataError for one that is damaged or has no such rows."""
     rows, if_empty = _Rows(database), "holds no row of CUDA or NVTX; record with nsys profile --trace=cuda,nvtx"
     every_row = chain(labels(rows.processes), rows.calls(), rows.ranges(), rows.work(), rows.waits())
     yield from text_of(
@@ -126,9 +121,7 @@ class _Rows:
         return next((self._names[number] for number in numbers if self._names.get(number)), "unknown")
 
     def _row(self, category: str, name: str, event: Row, **more: Any) -> Row:
-        """Returns the row of an event on its thread, or on its device as Kineto shows it, among several processes under
-        its own. One that has no end has no duration.
-        """
+        """Returns the row of an event on its thread or device; one that has no end has no duration."""
         process, thread = event["globalTid"] or event["globalPid"], event["globalTid"]
         place = _process(process), (thread or 0) % THREADS
         if thread is None and event["deviceId"] is not None:

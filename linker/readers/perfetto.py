@@ -1,9 +1,6 @@
 """Transcodes Perfetto's protobuf traces, as PyTorch's own recorder for CUDA writes them, to the rows of a Kineto trace.
-
-A slice is a row once its end is read, and a GPU render stage is an activity. What a stage waited for, as nodes of a
-CUDA graph do, becomes a flow from the end of the one to the start of the other, as in that recorder's JSON. Interned
-texts hold for one sequence of packets until it clears them. Of a file that is cut off all whole packets are read, and
-the list of rows has no end, either.
+A slice is a row once its end is read. What a GPU render stage waited for becomes a flow from the end of the one to the
+start of the other. Of a file that is cut off all whole packets are read.
 """
 
 import io
@@ -216,11 +213,7 @@ def _packet(tag: bytes, stream: BinaryIO) -> bytes:
 
 
 def _closed(events: list[Slice]) -> Iterator[msgspec.Raw]:
-    """Yields the rows of a track's slices, given their begins and ends in the order of the file.
-
-    A slice ends when those begun later have ended, unless all begun before any ended. Then PyTorch writes the ends in
-    the order of the begins, which is seen by times that go back, or by no slice that begins within the one before.
-    """
+    """Yields the rows of a track's slices; where all begin before any ends, PyTorch writes the ends in that order."""
     times, half, in_order = [ns for ns, _ in events], len(events) // 2, sorted(events, key=itemgetter(0))
     ends_follow = [row is None for _, row in events] == [False] * half + [True] * half
     if ends_follow and (times != sorted(times) or all(map(int.__ge__, times[1:half], times[half:]))):

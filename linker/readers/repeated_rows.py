@@ -1,8 +1,4 @@
-"""Sorts rows of equal starts, and takes out rows that were recorded twice.
-
-Such rows are sorted by their other columns, so that a graph does not depend on their order in the file: whatever sorts
-rows later does so by start, and keeps rows of equal starts in order.
-"""
+"""Sorts rows of equal starts, so that a graph does not depend on their order in the file, and drops duplicates."""
 
 import re
 from collections.abc import Sequence
@@ -35,11 +31,8 @@ ONE_ACTIVITY = re.compile(r"^(cuda|cu|hip)\w*LaunchKernel|^cu(da)?Mem(cpy|set)(?
 
 
 def in_order(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace with rows of equal starts sorted, and without duplicate rows, which are counted.
-
-    The longest of such rows comes first, as it encloses the others. Rows without any id are never duplicates. In
-    whole-µs traces activities of one launch may be equal without being duplicates. Times of duplicates may differ where
-    no thread or stream could run both: ops of one id or length, and activities of one launch. O(n log n).
+    """Returns the trace with rows of equal starts sorted, the longest first, and without duplicate rows, which are
+    counted. Rows without any id are none; nor are activities of one launch, which may be equal in whole-µs traces.
     """
     orders, copied = dict[str, Int64](), dict[str, Bool]()
     for name, identity in IDENTITY.items():

@@ -1,8 +1,5 @@
-"""Transcodes a rocpd database (SQLite; RPD's or rocm-trace-lite's) to the rows of a Kineto trace.
-
-Each device op becomes an activity, each API row a call, each roctx range an annotation; times are the file's own ns.
-Rows that are no work are counted; ranges of unknown threads are put on the fewest lanes on which they nest. Processes
-that launched are labelled as ranks, in ascending order, as launchers start them.
+"""Transcodes a rocpd database (SQLite; RPD's or rocm-trace-lite's) to the rows of a Kineto trace. Rows that are no work
+are counted; ranges of unknown threads get lanes. Processes that launched are labelled as ranks.
 """
 
 import re
@@ -46,10 +43,7 @@ def is_rocpd(database: Database) -> bool:
 
 
 def dialect(database: Database) -> tuple[str, str]:
-    """Returns the name of the format, and the table with the arguments of API calls.
-
-    Raises DataError for the schema of ROCm 7, and for a file of another one.
-    """
+    """Returns the format's name and the table of arguments; DataError for the schema of ROCm 7 and unknown ones."""
     tables = database.tables
     if by_guid := next((name for name in sorted(tables) if GUID_TABLE.fullmatch(name)), None):
         what = (
@@ -79,10 +73,7 @@ def processes(database: Database) -> list[int]:
 
 
 def transcode_rocpd(database: Database) -> Iterator[bytes]:
-    """Yields a database as the text of a Kineto trace. It is linear in its rows, except for sorts.
-
-    Raises DataError for a database of another format, a damaged one, or one without work.
-    """
+    """Yields a database as the text of a Kineto trace; DataError for another format, a damaged one, or no work."""
     counts, (written_by, arguments) = Counts(), dialect(database)
     if_empty = f"{database.path}: holds no device op, API row or roctx range; was anything recorded?"
     head, tail = {"schemaVersion": 1, "written_by": written_by}, lambda: {"notRead": counts.without_zeros().in_words()}
@@ -90,10 +81,7 @@ def transcode_rocpd(database: Database) -> Iterator[bytes]:
 
 
 def _rows(database: Database, arguments: str, counts: Counts) -> Iterator[Row]:
-    """Yields the rows, and counts in `counts` those that are none here.
-
-    Launches are the links of `rocpd_api_ops`; without them activities have no call.
-    """
+    """Yields the rows, and counts those that are none here; launches are the links of `rocpd_api_ops`."""
     traced, names = processes(database), database.texts("rocpd_string", "string", *NAMED)
     api = database.integers("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
     ops = database.integers("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")

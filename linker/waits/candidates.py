@@ -1,12 +1,6 @@
-"""Finds candidates for what a wait is for, where the trace does not say: the event records before it, the likeliest
-first by the order of calls.
-
-A program waits for each event record once, on another stream than the one that it records on. What it recorded, or let
-a stream wait for, right before the wait is the likeliest. Numbers of events rule some out: the driver numbers events in
-the order in which they are made, and PyTorch makes an event when it first records it. So if event 7 was first recorded
-by the third event record of a trace and event 9 by the fifth, event 8 was first recorded by the fourth, though no
-record says so. A program that makes its events in advance does not keep this order, which shows, and then nothing
-follows.
+"""Finds candidates for what a wait is for, where the trace does not say: the event records before it. A program waits
+for each once, on another stream, mostly right after it. Events are numbered in the order in which they are first
+recorded, unless a program makes them in advance: known numbers then rule others out.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -61,10 +55,8 @@ IN_COLLECTIVE, OF_KIND, SAME, BEFORE, UNUSED, MARKED, *_, NONE = map(int, OrderB
 
 class Options(NamedTuple):
     """The last event records before a wait, the last one first, and at the end the wait call itself (-1), as columns.
-
-    The order of the calls makes one the likelier, the smaller its `basis`, and of the same basis its `position` among
-    the event records, counted from the front or the back. `stream_position` counts, by option and stream, the streams
-    that it may be on, the likeliest first; others have the number of streams. `time` is when the wait began (ns).
+    The smaller the `basis`, then the `position`, from the front or the back, the likelier. `time` is when the wait
+    began (ns).
     """
 
     record: Int64
@@ -141,11 +133,9 @@ class EventNumbers:
         self._time, self._ids = np.asarray(records.time), EventIds(pairs)
         record, event_of = np.array(pairs, np.int64).reshape(-1, 2).T
         self._recorded_at = {event: self._time[record[rows]] for event, rows in rows_of_each(event_of).items()}
-        """When each event is known to have been recorded."""
         self._waits: dict[int, Bool] = {}
         """Whether each stream waits for an event, by how often it is known to have been recorded before."""
         self._first_wait: dict[int, int] = {}
-        """The first call that waits for each event."""
         for wait in named:
             counts = len(self._recorded_at.get(wait.event, ())) + 1
             waits_for = self._waits.setdefault(wait.event, np.zeros((counts, len(tails.streams)), np.bool_))
@@ -341,9 +331,7 @@ class Candidates:
         return next((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), -1)
 
     def _likely_streams(self, rows: Int64, wait: UnresolvedWait) -> Int64:
-        """Returns the positions of the streams that event records may be on, by event record and stream, those with
-        data in use in front, MANY for others.
-        """
+        """Returns the positions of the streams that event records may be on, those in use in front, MANY for others."""
         # no stream waits for itself, or twice for the same work, unless there is no other stream
         likely, waiting, call = self._orders[self._list_of[rows]], wait.waiting, wait.call_row
         if waiting is not None and self._is_single_stream:

@@ -1,8 +1,6 @@
-"""Infers what waits are for where the trace does not say: which stream is awaited, and up to which event record.
-
-The same call at the same call site of every step waits for the same. An event record is inferred if the work it marks
-ended right before the blocked work started, or the blocked call returned; else by the order of the calls. Work that
-ended after the blocked work went on, in any step, cannot have been awaited.
+"""Infers what waits are for where the trace does not say: the same call at one site of every step waits for the same.
+An event record is inferred if its work ended right before the blocked work started; else by the order of the calls.
+Work that ended after the blocked work went on, in any step, cannot have been awaited.
 """
 
 from collections.abc import Sequence
@@ -26,9 +24,7 @@ SAMPLE = 256
 
 
 class Score(NamedTuple):
-    """How well ends fit the waits of a call site: by when what each wait is for must have ended at the latest (ns), and
-    by option and stream, how many ends are later, and how many waits they explain; for each that may be blocked.
-    """
+    """How ends fit the waits of a call site: limits (ns), and by option and stream how many are later, or explain."""
 
     latest_ns: Int64
     wrong_count: Int64
@@ -36,12 +32,7 @@ class Score(NamedTuple):
 
 
 class TimingScorer:
-    """Compares ends with the times at which blocked work went on.
-
-    `max_reaction_ns` is how long after an end on another stream a stream usually goes on at most: as after an end on
-    its own stream, or as late work starts after the last end on other streams. `end` is that of each activity (ns),
-    NEVER for -1.
-    """
+    """Compares ends (ns) with when blocked work went on, usually `max_reaction_ns` after an end at most."""
 
     def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
         self._calls, self._timing = process.calls, process.timing
@@ -59,9 +50,7 @@ class TimingScorer:
         self.max_reaction_ns = max(self._timing.max_gap_ns, usual)
 
     def score(self, waits: list[UnresolvedWait], ends: Int64, waitings: Sequence[StreamKey | None]) -> Score:
-        """Returns how well ends, by option, wait and stream, fit waits that block a stream, or the host (None), for
-        each of `waitings`. Where they explain fewer than half of the late waits, they explain none.
-        """
+        """Returns how well ends fit waits that block each of `waitings`; those that explain too few explain none."""
         # by what is measured, blocked stream and wait
         times = np.array([self._times(waits, waiting) for waiting in waitings], np.int64).transpose(2, 0, 1)
         step = max(1, AT_ONCE // max(1, ends.size))
@@ -79,9 +68,7 @@ class TimingScorer:
         return False
 
     def _times(self, waits: list[UnresolvedWait], waiting: StreamKey | None) -> list[tuple[int, ...]]:
-        """Returns from when on the blocked work was ready but for each wait, when it was expected to start then, and
-        did, how long it takes to go on, and by how much clocks may differ.
-        """
+        """Returns when blocked work was ready, expected and started, how long it takes to go on, and clocks' error."""
         rows: list[tuple[int, ...]] = []
         timing, quantum = self._timing, self._timing.timestamp_quantum_ns
         for wait in waits:
@@ -106,11 +93,7 @@ class TimingScorer:
 
 
 class _CallSite(NamedTuple):
-    """The waits of a call site, the options for them, and what each option means for each wait.
-
-    `event_records` are by option and wait; `tails`, the last activity submitted before that event record, and `ends`,
-    its end in ns, also by stream.
-    """
+    """The waits of a call site, and by option and wait the event records, the last activities before and their ends."""
 
     waits: list[UnresolvedWait]
     options: Options
@@ -120,11 +103,7 @@ class _CallSite(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The option and stream that fit the waits of a call site best, and the stream that these block then.
-
-    It explains `explained_count` of the waits, and `fits` those that it does not contradict. `by_order` says whether
-    the order of the calls favours it.
-    """
+    """The option and stream that fit the waits of a call site best, how many they explain, and which they fit."""
 
     option: int
     stream: int
@@ -135,11 +114,7 @@ class _Choice(NamedTuple):
 
 
 class InferredSources:
-    """Infers sources by call site, in the order of their first waits.
-
-    Counts them as guessed, and in `untried` the waits that fit none of the event records tried but have others further
-    back, and all waits if only the busiest streams were tried, as there are very many.
-    """
+    """Infers sources by call site, in the order of first waits; `untried` waits have more options than were tried."""
 
     def __init__(self, process: Process, waits: list[UnresolvedWait], guessed: FoundCalls) -> None:
         """`waits` are in the order of time."""
@@ -217,12 +192,7 @@ class InferredSources:
         return _CallSite(waits, options, event_records, tails, self._scorer.end[tails])
 
     def _best(self, site: _CallSite) -> _Choice | None:
-        """Returns the best option and stream for the waits of a call site, None where none is possible.
-
-        It contradicts the times of the fewest waits and explains those of most; else it is the likeliest by the order
-        of the calls. What a query is for does not show in its time, so that only that order can tell. The order favours
-        only the likeliest stream of an option, and only where it blocks the likeliest work, which is number 0.
-        """
+        """Returns the option and stream that contradict fewest waits and explain most, else the likeliest by order."""
         waits, options, is_query = site.waits, site.options, site.waits[0].is_query
         latest, wrong, explained = self._scorer.score(waits, site.ends, [*waits[0].blocked])
         # by number of the blocked stream, option and stream

@@ -1,14 +1,6 @@
-"""What a process submitted: what each call does, its streams as queues, its event records, and when each activity
-could and should have started by its known dependencies.
-
-An activity that waited for an unknown event starts later than its known dependencies explain, right after what it
-waited for has ended. Nothing that ended after it started can have blocked it, except within the error of the clocks. A
-correct program lets a stream wait for another one before it uses what that one wrote, or overwrites what that one read.
-
-A trace names an event record by the call that made it, else by the event's id. An id is reused: where event 9 was
-recorded at 10 and at 30 µs, a wait for event 9 at 20 µs is for the first event record. From CUDA 12.9 on only the id is
-recorded, and without cuda_sync records neither is. The trace seldom says on which stream a call recorded an event; a
-program mostly records on the stream that it is using.
+"""What a process submitted: calls, streams as queues, event records, and when each activity could have started. An
+activity that waited for an unknown event starts late, right after what it waited for has ended. A trace names an event
+record by its call, else by the event's id, which is reused; from CUDA 12.9 on only the id is recorded.
 """
 
 from array import array
@@ -39,9 +31,7 @@ def _none_yet() -> FoundCalls:
 
 @dataclass(slots=True)
 class Findings:
-    """What became of calls: which waits were `resolved` and how, which were `guessed`, which blocked nothing
-    (`oddities`), and which could not be resolved (`dropped`).
-    """
+    """What became of waits: `resolved` and how, `guessed`, blocking nothing (`oddities`), not resolved (`dropped`)."""
 
     resolved: FoundCalls = field(default_factory=_none_yet)
     guessed: FoundCalls = field(default_factory=_none_yet)
@@ -50,10 +40,8 @@ class Findings:
 
 
 class EventRecords(NamedTuple):
-    """All event records in the order of time: the calls that made them, and when (ns). Their position is their number.
-
-    `streams` are those that each may be on, the likeliest first. `kind` is the position of each one's group in `kinds`,
-    which has the numbers and times of those that one thread made from the same ops after the same launch.
+    """All event records by time; their position is their number. `streams` are those that each may be on, the likeliest
+    first; in `kinds` are those that one thread made from the same ops after one launch.
     """
 
     rows: "memoryview[int]"
@@ -84,10 +72,7 @@ class SyncRecord(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """What a wait is for: all that a stream had been given at a time (ns), by the event record or the call made then.
-
-    `waiting` is the stream that waits for it where that is inferred, else None, as for the host.
-    """
+    """All that a stream had been given at a time (ns); `waiting` is the stream that waits where that is inferred."""
 
     time: int
     stream: StreamKey
@@ -96,13 +81,7 @@ class EventRecord(NamedTuple):
 
 
 class SyncRecords:
-    """What the trace itself says of the calls that synchronise: cuda_sync rows, of several of a call the last one, and
-    rows of events.
-
-    By call, `kinds` is what it does, by its name, else by its row, `recorder` the call that recorded the event that it
-    waits for, -1 where the trace does not name it, and `is_before_trace` whether the trace names one that it does not
-    hold. `awaited` are the calls that made the event records that some row waits for.
-    """
+    """What the trace says of synchronising calls: what each does, and the call that recorded its event, or -1."""
 
     def __init__(self, calls: Calls, syncs: RecordedSyncs, event_rows: RecordedEvents, queues: StreamQueues) -> None:
         row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
@@ -163,16 +142,9 @@ class SyncRecords:
 
 
 class TimingModel:
-    """For each activity the earliest and the expected start, and the errors of the clocks. All times in ns.
-
-    `ready_ns` is when all known dependencies of an activity had ended, `expected_start_ns` by when it usually starts
-    then. `timestamp_quantum_ns` is by how much two times of one clock may be off, `clock_uncertainty_ns` by how much
-    those of host and device may: a call never returns before what it waited for has ended, but it may seem to by the
-    median time that calls take to return. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
-    host's: no activity starts before its launch call, so the shortest launch limits it. `return_error_ns` and
-    `max_return_lead_ns` are the same two by synchronising call; they are small where returns of calls of that name were
-    measured on these very clocks. `max_gap_ns` is the longest usual gap between two activities of a stream,
-    `max_sync_return_ns` how long after the awaited end a call usually returns at most, by call.
+    """The earliest and expected start of each activity, and the errors of the clocks, in ns. `clock_uncertainty_ns` is
+    by how much times of host and device may be off, `max_clock_lead_ns` how far the device's clock may be ahead, as no
+    activity starts before its launch. `return_error_ns` and `max_return_lead_ns` are the same by synchronising call.
     """
 
     def __init__(self, activities: Activities, calls: Calls, calibration: MachineCalibration) -> None:
@@ -200,11 +172,7 @@ class TimingModel:
 
 
 class DataOrigins:
-    """The streams that last touched storages of each activity, by the ops that launched. There are none where no host
-    trace records tensors.
-
-    They are computed at the first use, as traces that record what every wait is for do not need them. O(tensors).
-    """
+    """The streams that last touched storages of each activity, computed at first use; none without recorded tensors."""
 
     def __init__(self, ops: Ops, activities: Activities, calls: Calls) -> None:
         self._ops, self._activities, self._calls = ops, activities, calls
@@ -230,10 +198,7 @@ class DataOrigins:
         return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
-        """Returns the other streams that last touched what these activities use, the latest launch first.
-
-        Only what was launched from `since` to before `until` (ns) counts.
-        """
+        """Returns the streams that last touched what these use, the latest first, from `since` to before `until`."""
         if not self._origins:
             return []
         origins = {origin for row in activities for origin in self._origins.get(row, ()) if since <= origin[1] < until}
@@ -241,13 +206,8 @@ class DataOrigins:
 
 
 class Process:
-    """One process: what its calls do, what it submitted, and what the trace says of its events.
-
-    By call, -1 for none: `kinds` is what it does, `start` and `end` when it did (ns), `last_launch` and `next_launch`
-    the activities that its thread launched last before it and first from then on, `collective` the one in whose op it
-    was made, `awaited_by_collective` the activity that a collective's wait op around it names, unless the trace itself
-    names an event, `previous_event_call` the call before it on its thread that recorded an event or waited for one,
-    and `record_right_before` the number of the event record that this is.
+    """One process: what its calls do, what it submitted, and what the trace says of its events. Columns are by call, -1
+    for none: the activities that its thread launched last before it and first from then on, and what events it names.
     """
 
     def __init__(
@@ -312,9 +272,7 @@ class Process:
         return max((int(self.activities.end[row]) for row in activities), default=NEVER)
 
     def streams_in_use(self, call: int, other_than: StreamKey | None = None) -> list[StreamKey]:
-        """Returns the streams that the thread had been using at a call, the last used one first: in a collective that
-        has launched only that of the launch, elsewhere those that compute.
-        """
+        """Returns the streams that the thread used at a call, the last first: in a collective that of its launch."""
         collective, last, activities = self.collective[call], self.last_launch[call], self.activities
         launched_in = self.collectives.enclosing_record(int(activities.op_row[last])) if last >= 0 else -1
         if collective >= 0 and launched_in == collective:
@@ -328,9 +286,7 @@ class Process:
         return self.queues.find(record.device, record.stream) if record is not None else None
 
     def named_record(self, call: int) -> EventRecord | None:
-        """Returns the event record that the trace names for a call, on the recorded stream or else the one that its
-        thread was using, and for a synchronisation of a stream the call itself; None also where the stream is unknown.
-        """
+        """Returns the event record that the trace names for a call; None for none, and where its stream is unknown."""
         recorder = int(self.sync_records.recorder[call])
         if int(self.kinds[call]) == SyncCall.STREAM_SYNC:
             recorder, stream = call, self.recorded_stream(call)

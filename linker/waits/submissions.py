@@ -1,8 +1,5 @@
 """What calls submitted: device streams as queues, which streams each thread launched to, and the sites of the calls.
-
-A queue knows what had been submitted to its stream at a time, and which waits the next submission has to honour. Calls
-are of one site if they have the same thread, name and path of op names, and are the same occurrence within their step,
-so that the same call of every step is recognised. Where no steps are marked, the trace is one step.
+Calls are of one site if they have the same thread, name, path of op names and occurrence within their step.
 """
 
 from array import array
@@ -38,22 +35,15 @@ class StreamKey(NamedTuple):
 
 
 def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[tuple[StreamKey, Int64, Int64]]:
-    """Yields each stream, its activities in their order, and when each and all before it had been submitted (ns).
-
-    A call counts as submitting its activities at its `call_time` (ns).
-    """
+    """Yields each stream, its activities in their order, and when each and all before it had been submitted (ns)."""
     submitted = np.append(call_time, NEVER)[activities.call_row]
     for rows in columns.split_groups(stream_sorted(activities), activities.device, activities.stream):
         yield StreamKey.of(activities, rows[0]), rows, np.maximum.accumulate(submitted[rows])
 
 
 class StreamQueues:
-    """The streams of one process. A position counts the activities of a stream in the order they ran in.
-
-    `rows` are the activities of each stream, `submitted` the times by which each of them, and all before it, had been
-    submitted; `submitted_until` has these times by activity. A wait is stored as four numbers for each stream that it
-    waits for: its position, its time, the last activity of that stream that any wait from this position is for, and for
-    how many streams there are waits from this position.
+    """The streams of one process. A position counts the activities of a stream. A wait is four numbers for each awaited
+    stream: its position, its time, the last activity that waits from there are for, and for how many streams they are.
     """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
@@ -80,11 +70,7 @@ class StreamQueues:
         return bisect_left(self.submitted[key], time)
 
     def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
-        """Returns the activities that a submission at `time` has to follow, only the last one of each stream.
-
-        These are the last activity of its own stream, and those that pending waits of the stream are for. A stream on
-        which nothing ran gets an empty queue.
-        """
+        """Returns the last activity of each stream that a submission at `time` follows: its own and awaited ones."""
         self.find(*key)
         position, waits, sources = self.position(key, time), self._waits[key], dict[StreamKey, int]()
         count = bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1])
@@ -136,11 +122,7 @@ class StreamQueues:
         return [key for key in self.rows if key in busiest]
 
     def find(self, device: int, stream: int) -> StreamKey | None:
-        """Returns the stream of that number, one of the named device if there is one; None for -1.
-
-        If no activity ran on a stream of that number, it gets an empty queue, which passes on the waits that are
-        submitted to it.
-        """
+        """Returns the stream of that number, on the named device if there is one, with a queue; None for -1."""
         key = StreamKey(device, stream)
         if key in self.rows:
             return key
@@ -242,18 +224,14 @@ class ThreadLaunches:
         return self._rows[columns.asof_backward(self._launched, Keys(thread, time - 1))]
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
-        """Returns the streams that were launched to before `time`, without launches of communication: those of the
-        thread, the last used one first, then those of other threads.
-        """
+        """Returns the streams launched to before `time`: the thread's, the last used first, then those of others."""
         used = self._of_thread.get(thread, _StreamChanges()).last_used(time)
         others = self._of_all.last_used(time) if len(used) < len(self._of_all.changes_to) else []
         return list(dict.fromkeys(used + others))[:MOST_STREAMS]
 
 
 class CallSites:
-    """The call sites of one process, by call: `step` is the number of the step that it is in, and `path` one for the
-    names of the ops that enclose it, but for those that mark steps; -1 for none.
-    """
+    """The call sites of one process, by call: its step, and a number for the names of ops around it, -1 for none."""
 
     def __init__(self, calls: Calls, ops: Ops, parent: Int64) -> None:
         self._calls, is_mark = calls, are_step_marks(ops.name) & (ops.start != ABSENT)

@@ -1,11 +1,6 @@
 """Resolves who waited for whom: from cuda_sync records where there are any, else from the order of the runtime calls.
-
-It goes through the synchronising calls in host order, with the streams as queues. The sources of an event are fixed
-when it is recorded: the last activity of its stream then, and the sources of waits that are still pending there. Every
+The sources of an event are fixed when it is recorded: the last activity of its stream, and what that waits for. Every
 wait says how it is known; impossible ones and those whose event cannot be found are dropped and counted.
-
-Host and device are also blocked without a synchronising call: by copies that block, a full launch queue, what ended
-right before a call returned, what observer threads saw, and waits that a device itself records.
 """
 
 from bisect import bisect_left
@@ -39,11 +34,7 @@ FULL_QUEUE = 500
 
 
 def queue_waits(rows: RecordedQueueEvents, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
-    """Yields for each wait the awaited activity and the blocked one, -1 for none. `start` is that of each activity.
-
-    The awaited activity is the last one on the awaited stream before the event record, the blocked one the first on the
-    waiting stream after the wait.
-    """
+    """Yields for each wait the last activity before its event record and the first one after the wait, -1 for none."""
     columns = (rows.device, rows.stream, rows.awaited, rows.sequence, rows.start, rows.end)
     events = list(zip(*(column.tolist() for column in columns), strict=True))
     recorded = {(device, stream, number): time for device, stream, awaited, number, time, _ in events if awaited < 0}
@@ -70,13 +61,9 @@ class ImplicitHostWaits(NamedTuple):
 def blocking_copies(
     activities: Activities, calls: Calls, calibration: MachineCalibration, call_sites: CallSites
 ) -> ImplicitHostWaits:
-    """Returns the copies that their calls waited for, decided for each call site by the median.
-
-    A call that waits returns soon after the copy has ended. One that does not wait returns before the copy is launched,
-    or, where the launch latency is unknown, after the time that launches usually take. If a call returns at the end of
-    a copy, as far as the clocks can tell, then the earlier of the two counts: a copy that is queued behind other work
-    begins long after a call that does not wait has returned. Asynchronous copies of pinned memory or within the device
-    are never waited for.
+    """Returns the copies that their calls waited for, decided for each call site by the median. A call that waits
+    returns soon after the copy has ended, one that does not before it is launched. Asynchronous copies of pinned memory
+    or within the device are never waited for.
     """
     asynchronous = calls.name.where(lambda name: "Async" in name)
     unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
@@ -100,11 +87,7 @@ def blocking_copies(
 
 
 def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
-    """Returns launches that waited as the queue was full, each for the last activity whose end left time to launch.
-
-    How long launches take is measured on those of the same name with few others in flight; where there are none, on all
-    of that name. O(n log n).
-    """
+    """Returns launches that waited as the queue was full, each for the activity whose end left time to launch."""
     # when the first activity of each call started, and when the last one ended
     first_start, last_end = np.full(len(calls), FOREVER, np.int64), np.full(len(calls), NEVER, np.int64)
     called = activities.call_row >= 0
@@ -126,14 +109,9 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
 
 
 def unexplained_waits(process: Process, waits: HostWaits, behind_unresolved: Bool) -> ImplicitHostWaits:
-    """Returns synchronising calls that lasted on after all that they are known to have waited for, with what ended last
-    before they returned.
-
-    `waits` are those known so far. What a record names needs no other explanation, except by the calls that are
-    `behind_unresolved` waits. Work that was submitted after the call began was not awaited, nor was work that ended
-    earlier before the return than waits usually do. Where a record names no work, the call itself may take as long as a
-    return: only work that is seen to have ended before it returned explains it, not work that may have, by the error of
-    the clocks. O(n log n).
+    """Returns synchronising calls that lasted on after all that they are known to await, with what ended last before.
+    Where a record names no work, only what is seen to have ended before the return explains it, not by the clocks'
+    error.
     """
     calls, activities, timing = process.calls, process.activities, process.timing
     known_end, activity_end = np.full(len(calls), NEVER, np.int64), np.append(activities.end, NEVER)
@@ -215,11 +193,7 @@ def synchronise(process: Process) -> tuple[linked.DeviceWaits, HostWaits, Findin
 
 
 class _Waits:
-    """The waits of a process that were found so far.
-
-    As rows of numbers, those of the device are (source, target, provenance), those of the host (call, source, since,
-    provenance).
-    """
+    """The waits found so far: on the device (source, target, provenance), else (call, source, since, provenance)."""
 
     def __init__(
         self, process: Process, loops: dict[int, Loop], inferred: dict[int, EventRecord], findings: Findings
@@ -282,9 +256,7 @@ class _Waits:
             self.add_device_wait(row, source, target, provenance)
 
     def _stream_that_can_wait(self, row: int, likeliest: StreamKey, sources: Sequence[int]) -> StreamKey:
-        """Returns the likeliest stream, unless its next activity began before the awaited work had ended: then the last
-        used one of those whose next activity did not.
-        """
+        """Returns the likeliest stream, unless its next activity began too early: then the last used one that fits."""
         process = self._process
         earliest = process.last_end(sources) - process.timing.timestamp_quantum_ns
         for stream in (likeliest, *process.streams_in_use(row, likeliest)):

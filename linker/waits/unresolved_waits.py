@@ -1,8 +1,4 @@
-"""Lists the waits whose event the trace does not name: what each may block, and by when the blocked work goes on.
-
-An event query is a wait only if the event had happened. The queries right before it that found the event pending are
-then part of the wait, as one polling loop.
-"""
+"""Lists the waits whose event the trace does not name: what each may block, and by when the blocked work goes on."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -23,22 +19,14 @@ MOST_BLOCKED = 16
 
 
 class Loop(NamedTuple):
-    """Queries for one event right after each other. Times in ns.
-
-    `since` is when the first query began, `pending` when the last one began that found the event pending.
-    """
+    """Queries for one event right after each other, and when (ns) the last one began that found it pending."""
 
     since: int
     pending: int
 
 
 def event_query_loops(process: Process, by_observer: Bool) -> tuple[dict[int, Loop], Bool]:
-    """Returns the loops by their last query, and which calls are queries that another one of their loop follows.
-
-    A loop is of queries for one event that follow each other in one op. Queries of a memory allocator are spread over
-    the ops that allocate. A query after an event is known to have happened starts a new loop. Those `by_observer`, a
-    thread that runs no op and launches nothing, are in none.
-    """
+    """Returns polling loops by last query, and which queries another of their loop follows, without `by_observer`."""
     loops, thread = dict[int, Loop](), process.calls.thread
     is_repeated = np.zeros(len(thread), np.bool_)
     call_before = previous_in_group(np.lexsort((process.calls.start, thread)), thread)
@@ -86,11 +74,9 @@ HOST: BlockedWork = {None: -1}
 
 
 class UnresolvedWait(NamedTuple):
-    """A wait whose event the trace does not name, and what it may block. Times in ns.
-
-    A call that had to wait returns after `expected_ns`, and within `reaction_ns` after the end of what it awaited, or,
-    as clocks differ, up to `lead_ns` before it. A single query (`is_query`) returns at once, so that its time says
-    nothing; a wait `of_stream` is for all that a stream was given so far.
+    """A wait whose event the trace does not name, and what it may block. In ns: the call returns after `expected_ns`,
+    within `reaction_ns` after the awaited end, or, as clocks differ, up to `lead_ns` before it; a single query tells
+    nothing.
     """
 
     call_row: int
