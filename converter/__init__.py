@@ -1,5 +1,1 @@
-"""Linked trace -> execution graph (.et), and graphs as JSON.
-
-`convert` in the module of that name makes a graph of a linked trace, by its `options`. Nothing is loaded here: commands
-that only read graphs start without the converter.
-"""
+"""Linked trace -> execution graph (.et). Nothing is loaded here: commands that only read graphs start without it."""

@@ -1,7 +1,4 @@
-"""Communication in a graph: what a recorded one means, and the attributes of its nodes.
-
-Node type, collective type and bytes follow from tables of names and dtypes; tags identify a message at both ends.
-"""
+"""Communication in a graph: what a recorded one means, and the attributes of its nodes."""
 
 import re
 from collections import Counter, defaultdict
@@ -24,9 +21,7 @@ LARGEST = (1 << 63) - 1
 COALESCED = {name: name.replace("comm", "coalesced") for name in ("comm_src", "comm_dst", "comm_tag", "comm_size")}
 """For several messages of one kernel: the attribute that lists the values of all of them for each attribute of one."""
 Channel = tuple[tuple[int, ...], tuple[int, str], bool, int]
-"""Ranks and name of the group, which sort alike on all ranks; whether the message is coalesced with others, which takes
-another path; and the recorded tag.
-"""
+"""Ranks and name of the group, whether the message is coalesced with others, and the recorded tag."""
 
 
 class Meaning(NamedTuple):
@@ -65,10 +60,7 @@ def peers(recorded: Communication, node: NodeType, own_rank: int) -> tuple[int, 
 
 
 def meaning(recorded: Communication, kernel: str) -> Meaning | None:
-    """Returns the meaning of a communication by its recorded name, or else by the kernel's name; None if neither tells.
-
-    Coalesced messages are described by the first receive, or else the first send.
-    """
+    """Returns what a communication means by its recorded name, else by the kernel's name; None if neither tells."""
     if recorded.coalesced:
         parts = [part for part in (meaning(part, "") for part in recorded.coalesced) if part]
         return max(parts, key=lambda part: part.node is NodeType.COMM_RECV, default=None)
@@ -134,10 +126,7 @@ class CommunicationColumns(NamedTuple):
 
 
 def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[CommunicationNode]) -> CommunicationColumns:
-    """Returns node types and attributes of `nodes`, which are in graph order; other nodes are computation.
-
-    Kernels of one communication share its bytes. Linear, apart from tags.
-    """
+    """Returns node types and attributes of `nodes`, in graph order; kernels of one communication share its bytes."""
     kernels, seen = Counter(node.communication for node in nodes), Counter[int]()
     types, unknown_dtypes = np.full(count, NodeType.COMP, np.uint8), 0
     values, messages = defaultdict[str, dict[int, Any]](dict), list[Message]()
@@ -228,11 +217,7 @@ def _messages(
 
 
 def tags(messages: Sequence[Message]) -> list[int]:
-    """Returns a tag for each message of a rank, in the order of issue, which is the same at both ends.
-
-    Messages from one rank to another are counted by channel, which both ends can do independently. If several channels
-    join two ranks, each has its own tags.
-    """
+    """Returns a tag for each message of a rank, counted by channel in the order of issue, as the other end does."""
     channels = defaultdict[tuple[int, int], set[Channel]](set)
     for message in messages:
         channels[message.source, message.target].add(message.channel)

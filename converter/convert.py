@@ -1,8 +1,6 @@
-"""Turns a linked trace into an execution graph.
-
-The steps: cut the host timeline into nodes, apply the dependency rules, order the nodes, fill the columns in the order
-of ids. A kernel that starts 2 µs after the one before it has a gap of 2 µs. A wait that returns 8 µs after the end of
-what it awaited, where calls that have nothing to wait for take 2 µs, has a gap of 6 µs and lasts 2.
+"""Turns a linked trace into an execution graph: nodes of the host timeline, edges by the rules, columns by id. A kernel
+that starts 2 µs after the one before it has a gap of 2 µs. A wait that returns 8 µs after the end of what it awaited,
+where calls that have nothing to wait for take 2 µs, has a gap of 6 µs and lasts 2.
 """
 
 from collections.abc import Iterator, Mapping
@@ -82,10 +80,7 @@ def convert(
 
 
 def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork | None = None) -> ExecutionGraph:
-    """Returns the generic graph from which `lower_for_target` makes the one for `options.target`.
-
-    For callers that have to see the graphs of all ranks first.
-    """
+    """Returns the generic graph for `lower_for_target`, for callers that have to see the graphs of all ranks first."""
     linked = linked if options.inferred else without_guesses(linked)
     recorded = linked.activities
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
@@ -116,10 +111,7 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
 
 
 def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, Counts]:
-    """Returns the edges of all rules, and by reason the number of waits that were not searched for.
-
-    In a trace that does not record all waits, edges for activities that start late by the rules are inferred.
-    """
+    """Returns the edges of all rules, and by reason the number of waits that were not searched for."""
     rules = [rule(context) for rule in RULES if rule.__name__ not in options.left_out]
     edges = Edges.joined(rules)
     if not options.inferred:
@@ -183,9 +175,7 @@ def _report(
 def _graph_of(
     nodes: GraphNodes, timing: StartTiming, data: Edges, control: Edges, *, options: Options, work: KernelWork | None
 ) -> tuple[ExecutionGraph, CommunicationColumns, KernelWork, Counts]:
-    """Returns the graph with these nodes in their order and edges between its rows (ids are rows + 1), its
-    communication, its work, which is computed if it is None, and the number of unusable arguments of ops by reason.
-    """
+    """Returns the graph, its communication, its work, and the number of unusable arguments of ops by reason."""
     context, columns = nodes.context, _Columns(nodes)
     count = len(columns.order)
     communication = communication_columns(context.linked, count, columns.communications())
@@ -221,11 +211,7 @@ class _Columns:
         """The number of each slice within its op, from 0; ABSENT for a node without an op."""
 
     def times(self, timing: StartTiming, data: Edges) -> Iterator[tuple[str, Column]]:
-        """Yields the columns of all nodes' times, and of what the time before an activity or the end of a wait is.
-
-        `latency_ns` after a launch and `chain_gap_ns` after other dependencies are the least ones, where they differ
-        from the `gap_ns` of the run.
-        """
+        """Yields the columns of times; `latency_ns` and `chain_gap_ns` are there where they differ from `gap_ns`."""
         context, timeline, order = self.context, self.context.timeline, self.order
         start, end = self.nodes.start, self.nodes.end
         # the time from the end of each row's last dependency, or from the trace's start, to its own start

@@ -1,13 +1,6 @@
-"""The rules that make the edges of a graph: pure functions from a conversion context to edges between its nodes.
-
-Edges come from the order of calls, from recorded waits and hand-offs, around launched graphs, from the storages that
-ops read and write, and from timing alone; what only timing shows is marked inferred. `inferred` runs after all other
-rules, on the activities that start late by their edges. Lateness that remains becomes delays.
-
-A launched graph (CUDA or HIP) is one piece of work of its stream, with branches that run on several streams: its first
-activities follow the earlier work of the stream, the stream's later work the end of every branch. For simulators
-without queues launches can be synchronous: dependents of a launching slice wait for what it launched. Slice a launches
-kernel k and is followed by slice b: a → k and a → b become a → k → b.
+"""The rules that make the edges of a graph: pure functions from a conversion context to edges between its nodes. What
+only timing shows is marked inferred; `inferred` runs after all other rules, on activities that start late by their
+edges. A launched graph (CUDA or HIP) is one piece of work of its stream, with branches on several streams.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,11 +60,7 @@ def event_wait(context: ConversionContext) -> Edges:
 
 
 def host_sync(context: ConversionContext) -> Edges:
-    """Returns edges to the wait node of each blocking call from its sources; those known from timing or the order of
-    calls alone are marked.
-
-    A call that waits for the whole of the only device needs no record: what it is for is in its name.
-    """
+    """Returns edges to the waits of blocking calls; those known from timing or the order of calls alone are marked."""
     waits, activities = context.linked.host_waits, context.linked.activities
     by_order = waits.known_by.equal(Provenance.CALL_ORDER.value)
     if by_order.any() and len(np.unique(activities.device)) == 1:
@@ -87,9 +76,7 @@ def _waited(
     target: NodeNumbers,
     by_order: Bool,
 ) -> Edges:
-    """Returns the edges from the sources of the waits, with INFERRED where only timing shows them, and CALL_ORDER where
-    the order of calls is the only evidence of a wait between two nodes.
-    """
+    """Returns the edges from the sources of waits, marked where only timing or the order of calls shows them."""
     kinds = _by_evidence(kind, waits.known_by) | by_order * int(DependencyKind.CALL_ORDER)
     edges = Edges.of(context.activity_node(waits.source_row), target, kinds)
     is_marked = edges.kind & DependencyKind.CALL_ORDER != 0
@@ -114,9 +101,7 @@ def handoff(context: ConversionContext) -> Edges:
 
 
 def graph_launch(context: ConversionContext) -> Edges:
-    """Returns the edges into, inside and out of launches whose activities run on several streams, and those that a
-    trace records of launches; then nothing else is assumed inside.
-    """
+    """Returns the edges into, inside and out of graph launches; inside only the recorded ones where there are any."""
     activities, waits = context.linked.activities, context.linked.device_waits
     waits = linked.select_rows(waits, waits.known_by.equal(Provenance.GRAPH.value))
     recorded = Edges.of(
@@ -168,13 +153,7 @@ def _outside(context: ConversionContext, members: list[int]) -> Iterator[tuple[i
 
 
 def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:
-    """Returns edges to late activities from the activity of another stream that ended last before, if that was not long
-    ago; and the number of activities whose search was cut off.
-
-    Not long ago is within `tolerance_ns`, or within the usual time between such pairs if that is longer, as a stream
-    may take longer to resume than to start. The source must have been launched before the target, as a stream can only
-    wait for submitted work.
-    """
+    """Returns edges to late activities from what ended just before on another stream; and how many searches ended."""
     activities, launched = context.linked.activities, context.launched
     stream, start = streams_of(activities).number, activities.start[late]
 
@@ -194,10 +173,7 @@ def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) 
 
 
 def calling_slices(context: ConversionContext) -> Edges:
-    """Returns an edge to each host slice from the last earlier slice, on its thread, of the op that called its op.
-
-    The caller of a wait is the op that encloses the blocking call. Program order always implies these edges.
-    """
+    """Returns an edge to each slice from the last earlier slice of its op's caller; program order implies these."""
     timeline = context.timeline
     slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
     nodes = np.flatnonzero(timeline.op_row >= 0)
@@ -214,12 +190,7 @@ def calling_slices(context: ConversionContext) -> Edges:
 
 
 def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges:
-    """Replaces every dependency on a launching slice by dependencies on the last activity that it launched on each
-    stream.
-
-    Kinds are kept, and so are the edges to the activities that the slice launched. An activity that followed one
-    launched after it blocks nobody, as its stream is no queue.
-    """
+    """Lets what follows a launching slice wait for what it launched: a → k and a → b become a → k → b."""
     activities, launched_by = context.linked.activities, launching_node(context)
     # the last activity that each node launched on each stream, among those in launch order
     order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, launched_by))
@@ -263,9 +234,7 @@ def _in_launch_order(context: ConversionContext, edges: Edges) -> Bool:
 def needed_flows(
     context: ConversionContext, flows: list[tuple[int, int]], known: list[tuple[int, int]]
 ) -> tuple[ActivityRows, ActivityRows]:
-    """Returns the sources and targets of the flows, pairs of activities, that neither stream order, known pairs nor
-    other flows imply. O(pairs × streams).
-    """
+    """Returns the flows, pairs of activities, that neither stream order, known pairs nor other flows imply."""
     pairs = np.array([*flows, *known], np.int64).reshape(-1, 2)
     is_known = np.arange(len(pairs)) >= len(flows)
     # only activities at an end of a pair have to be looked at
@@ -286,13 +255,7 @@ def needed_flows(
 
 
 def tensor_flow(context: ConversionContext) -> Edges:
-    """Returns data dependencies of the device: if op B reads a storage that op A wrote, B's first activity follows A's
-    last. Linear in ops and tensors, apart from sorts.
-
-    Storages are followed by id and byte range in launch order. An op writes its outputs, the inputs that its schema
-    marks (a!), and the buffers of an in-place collective. The access belongs to the innermost op that lists the storage
-    and whose subtree launched work. Edges that stream order and event waits imply, by clocks over streams, are omitted.
-    """
+    """Returns data dependencies: if op B reads a storage that op A wrote, B's first activity follows A's last."""
     activities = context.linked.activities
     if len(streams_of(activities).device) < 2:
         return NO_EDGES
@@ -319,11 +282,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
 
 
 def _accesses(context: ConversionContext, tree: columns.Tree, first: Int64, last: Int64) -> tuple[Int64 | Bool, ...]:
-    """Returns what launching ops read and write of storages that several streams use, as the order of a stream implies
-    all else; without what a called op lists too. An op's reads come before its writes.
-
-    The columns are the op, the storage, the range of bytes, whether this has no holes, and whether it is written.
-    """
+    """Returns what ops read and write of storages that several streams use, as columns; an op's reads come first."""
     ops = context.linked.ops
     tensors = ops.arguments.tensors
     tensors = tensors.where((first >= 0)[tensors.row] & tensors.in_memory)
@@ -347,10 +306,7 @@ def _accesses(context: ConversionContext, tree: columns.Tree, first: Int64, last
 
 
 def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
-    """Returns where each tensor ends by its strides, where these are recorded, and whether it has no holes; contiguous
-    tensors are assumed otherwise. Of the views of an op that begin alike the last one holds, a result's before an
-    input's.
-    """
+    """Returns where each tensor ends by its strides, and whether it has no holes; without strides it is contiguous."""
     group, spanned = columns.group_ids(tensors.row, tensors.storage, tensors.low), tensors.spanned
     # the strides of what was changed are those of the input that was read
     has_strides = np.flatnonzero((spanned > 0) & ~is_changed)

@@ -1,8 +1,5 @@
-"""Edges between nodes: joined, put in order and checked, and without those that others imply.
-
-Orders follow the measured start times as far as the edges allow. Edges that come from traces with many equal or swapped
-times may form circles; those that follow from the order of calls stay. What implies an edge is told by clocks over
-lanes, such as streams, whose nodes follow each other.
+"""Edges between nodes: joined, put in order and checked, and without those that others imply. Traces with many equal or
+swapped times may give circles: there only edges that follow from the order of calls stay.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,10 +23,7 @@ Clock = tuple[int, ...]
 
 
 class Edges(NamedTuple):
-    """Finish-to-start dependencies between nodes: each `target` starts after its `source` has ended.
-
-    Nodes are numbers of a ConversionContext or rows of a graph. `kind` is a DependencyKind mask.
-    """
+    """Finish-to-start dependencies between nodes of a context or rows of a graph; `kind` is a DependencyKind mask."""
 
     source: NodeNumbers
     target: NodeNumbers
@@ -76,11 +70,7 @@ def deduplicated(edges: Edges, count: int) -> Edges:
 
 
 def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorical] | None = None) -> NodeNumbers:
-    """Returns node numbers in an order in which every edge points forward, by start time as far as that allows.
-
-    Equal times, frequent in whole-µs traces, are settled in a few vectorised rounds, and by a heap if these do not
-    suffice. Raises DataError with the nodes of a cycle, named by `names`, if there is one.
-    """
+    """Returns nodes in an order in which every edge points forward, by start if possible; DataError for a cycle."""
     order = _without_circles(start, edges)
     if len(order) == len(start):
         return order
@@ -111,11 +101,7 @@ def _without_circles(start: Int64, edges: Edges) -> NodeNumbers:
 
 
 def check(edges: Edges, control: Edges, count: int) -> None:
-    """Raises DataError unless every edge joins two nodes and points to a higher number, and none is there twice.
-    Linear.
-
-    As all edges point forward, data and control dependencies together are acyclic.
-    """
+    """Raises DataError unless every edge joins two nodes and points to a higher number, and none is there twice."""
     for what, part in (("data", edges), ("control", control)):
         outside = (part.source < 0) | (part.target < 0) | (part.source >= count) | (part.target >= count)
         if outside.any():
@@ -131,9 +117,7 @@ def check(edges: Edges, control: Edges, count: int) -> None:
 
 
 def order_through_circles(start: Int64, edges: Edges) -> tuple[NodeNumbers, Bool]:
-    """Returns the topological order by start time, or, if there are circles, an order that breaks each one somewhere;
-    and which edges point backward in it, as they are part of a circle. O((n + e) log n).
-    """
+    """Returns an order by start time that breaks each circle somewhere, and which edges point backward in it."""
     order = _without_circles(start, edges)
     if len(order) == len(start):
         return order, np.zeros(len(edges.source), np.bool_)
@@ -145,11 +129,7 @@ def order_through_circles(start: Int64, edges: Edges) -> tuple[NodeNumbers, Bool
 
 
 def known_after(edges: Edges, lane: Int64, lanes: int) -> list[Clock]:
-    """Returns a clock for each row; nodes without a lane (-1) only pass on what they know.
-
-    The edges must be sorted by target and point forward. O((n + e) · lanes) at worst; mostly O(n + e), as nodes that
-    learn nothing share the clock of their predecessor.
-    """
+    """Returns a clock for each row, from forward edges by target; nodes without a lane (-1) pass on what they know."""
     nothing: Clock = (-1,) * lanes
     clocks: list[Clock] = []
     sources, first = edges.source.tolist(), np.searchsorted(edges.target, np.arange(len(lane) + 1)).tolist()
@@ -171,11 +151,7 @@ def joined(first: Clock, second: Clock) -> Clock:
 def not_implied(
     edges: Edges, is_sure: Bool, clocks: list[Clock], lane: Int64, candidates: Callable[[int], Iterable[int]]
 ) -> tuple[NodeNumbers, NodeNumbers]:
-    """Returns sources and targets of needed edges: to the `candidates` for each source that is not sure, unless they
-    follow from sure edges or from other candidates of the same target.
-
-    The edges must be sorted by target and point forward; `clocks` are those after all of them.
-    """
+    """Returns the edges to the `candidates` of unsure sources that neither sure edges nor other candidates imply."""
     columns, lane_of, pairs = (edges.target.tolist(), edges.source.tolist(), is_sure.tolist()), lane.tolist(), []
     for target, group in groupby(zip(*columns, strict=True), itemgetter(0)):
         sources = [*group]

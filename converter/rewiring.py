@@ -1,12 +1,6 @@
 """Graph edits: the dependencies of a graph as edges between rows, its lanes, and a graph of chosen rows and new edges.
-
-An edited graph has ids 1 to n in topological order, every column in that order, no dependency twice and none on a
-missing node. It may have nodes more than the recorded ones, for time in which none of these ran.
-
-A graph without its host (`without_host`) has only activities, in the order that the host imposed. "The host awaited an
-activity and then launched another one" becomes a dependency of kind host sync, unless clocks over the lanes show that
-others imply it. Host time for which the device really waited becomes `host_delay_ns` before the activity, a node at the
-end waits for what follows the last one: a replay ends when the measured run did.
+A graph without its host has only activities in the order that the host imposed: "the host awaited an activity and then
+launched another one" becomes a dependency, and host time for which the device really waited `host_delay_ns`.
 """
 
 import dataclasses
@@ -74,11 +68,7 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
 def edited_graph(
     graph: ExecutionGraph, data: Edges, control: Edges = NO_EDGES, kept_rows: Int64 | None = None
 ) -> ExecutionGraph:
-    """Returns the graph of the rows `kept_rows`, in that order, or of all, with edges between them.
-
-    If an edge points backward in that order, nodes are ordered by their measured starts. Raises DataError, naming the
-    nodes, where the edges form a cycle.
-    """
+    """Returns the graph of the rows `kept_rows`, by start where edges point backward; DataError for a cycle."""
     rows = NodeNumbers(np.arange(len(graph)) if kept_rows is None else kept_rows)
     new_row = np.full(len(graph), -1, np.int64)
     new_row[rows] = np.arange(len(rows))
@@ -138,10 +128,7 @@ def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText 
 
 
 def with_added_nodes(graph: ExecutionGraph, like: Int64, name: str, values: Mapping[str, Int64]) -> ExecutionGraph:
-    """Returns the graph's rows and, after them, a computation of no length and without dependencies on the device and
-    stream, or thread, of each of the rows `like`. `values` are its other attributes, with `start_time_ns`; `is_cpu_op`
-    is 0 by default.
-    """
+    """Returns the graph with computations of no length and `values` after its rows, on the lanes of the rows `like`."""
     wider = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), like)))
     added = np.arange(len(graph), len(wider))
     none = np.zeros(len(like), np.int64)
@@ -180,8 +167,6 @@ def lanes_of(graph: ExecutionGraph) -> Int64:
 def whole_microseconds(duration_ns: Int64, lane: Int64) -> Int64:
     """Returns durations in whole µs whose running total on each lane stays within 1 µs of the exact one.
 
-    The total runs in the order of rows.
-
     >>> whole_microseconds(np.array([1400, 1400, 1400]), np.array([0, 0, 0])).tolist()
     [1, 2, 1]
     """
@@ -193,11 +178,8 @@ def whole_microseconds(duration_ns: Int64, lane: Int64) -> Int64:
 
 
 def without_host(graph: ExecutionGraph) -> ExecutionGraph:
-    """Returns the graph of the activities, and of communication that only the host recorded; without control
-    dependencies and tensors.
-
-    The graph must be in topological order and its streams chained, as `convert` makes it. O((n + e) · streams) at
-    worst. Raises DataError for a graph without any of these nodes.
+    """Returns the graph of the activities, and of communication that only the host recorded. The graph must be in
+    topological order and its streams chained. Raises DataError without any of these nodes.
     """
     is_kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
     if not is_kept.any():

@@ -1,13 +1,6 @@
-"""What ranks of a job share: which calls are one collective or message, what the ranks agree on, and how graphs keep
-it.
-
-The calls of a rank are columns of a few numbers for each collective and message (`graph_calls` from its graph,
-`recorded_calls` from the arguments in its traces), so a job's ranks need not be in memory at once. `match` finds the
-calls of several ranks that are one, and `begin_of_ranks` puts the ranks on one clock;
-`contradictions` are what calls of one run cannot have. `communication_summary` is what
-other ranks have to know of a graph; what they agree on are columns over `matched_calls` of all summaries.
-
-How long communication takes by a network's latency and bandwidth, and the network that measured times fit.
+"""What ranks of a job share: which calls are one collective or message, what the ranks agree on, how graphs keep it.
+The calls of a rank are a few columns (`graph_calls`, `recorded_calls`), so a job's ranks need not be in memory at once.
+`match` finds the calls of several ranks that are one, and `begin_of_ranks` puts the ranks on one clock.
 """
 
 from .agreement import (

@@ -1,9 +1,5 @@
 """What the ranks of a job agree on so that a simulator can run them together: one order of communication, one size of
-each collective, what lacks a partner, and which sends wait for their receivers.
-
-`communication_summary` is what other ranks have to know of a graph, and `matched_calls` the calls of all ranks with the
-numbers of their matches. Everything else is a column over these calls, and `with_values`, `order_collectives` and
-`compute_instead` apply it to a rank's graph, whose nodes are identified by id; they do not change the graphs they take.
+each collective, what lacks a partner, and which sends wait. All of it is columns over the `matched_calls` of all ranks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +26,9 @@ READY_TAGS = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCalls(Calls):
-    """The calls of a rank, or of a job on one clock, with what a simulator has to know of each.
-
-    It has the id of its `node` and the number of `members`, 0 if not known. `transfer_ns` is its part of what its
-    kernel took: of several messages of a kernel each has a share by its bytes. `kernel` numbers the kernels of a rank's
-    messages, -1 for a collective. With `slack_ns` it could have ended so much later without its rank ending later. Row
-    `after[i]` depends on row `before[i]`. `offset_ns` is when each rank began on the job's clock.
+    """The calls of a rank, or of a job on one clock, with what a simulator has to know of each. A call has the number
+    of `members`, 0 if not known, and in `transfer_ns` its share of its kernel's time. `kernel` numbers the kernels of
+    messages, -1 for a collective. Row `after[i]` depends on row `before[i]`.
     """
 
     node: Int64
@@ -64,11 +57,7 @@ class SimulatedCalls(Calls):
 
 
 def communication_summary(graph: ExecutionGraph) -> SimulatedCalls:
-    """Returns the communication of a graph, for `matched_calls`. O((n + e) · streams that communicate).
-
-    The graph must be in topological order, with coalesced messages as separate nodes. Messages of a peer that is not
-    simulated (rank -1) are omitted, as no other rank has to know of them.
-    """
+    """Returns the communication of a graph in topological order, without messages of peers that are not simulated."""
     groups, is_message = recorded_groups(graph), graph.type != NodeType.COMM_COLL
     # the last is for nodes whose group is not known, -1
     members = np.array([*map(len, groups.lists), max(graph.number("world_size", -1), 0)])[groups.of_node]
@@ -87,11 +76,7 @@ def communication_summary(graph: ExecutionGraph) -> SimulatedCalls:
 
 
 def _transfers(graph: ExecutionGraph) -> tuple[Int64, Int64]:
-    """Returns what each communication took of its kernel's time, and the number of the kernel of each message.
-
-    Messages of one kernel start together on its stream, and only the last one has its time. A rank's sends go one after
-    the other in the simulator, so they share that time by their bytes, and so do its receives.
-    """
+    """Returns what each communication took of its kernel's time, and the number of the kernel of each message."""
     transfer, kernels = graph.duration_ns.copy(), np.full(len(graph), -1, np.int64)
     rows = np.flatnonzero(np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
     of_kernel = groupby(lanes_of(graph)[rows], graph.start_ns[rows])
@@ -138,23 +123,14 @@ def lacks_members(calls: SimulatedCalls) -> Bool:
 
 
 def common_sizes(calls: SimulatedCalls) -> Int64:
-    """Returns the bytes that each call should have, so that all members of a collective have the same.
-
-    Gathered shards keep their sum; otherwise the largest size counts, as the others wait for the busiest member.
-    """
+    """Returns the bytes of each call for all members: gathered shards keep their sum, others get the largest size."""
     matches = groupby(calls.matched)
     mean, largest = -(-matches.sum(calls.size) // matches.count()), matches.largest(calls.size)
     return np.where(np.isin(calls.kind, SHARDED), mean[matches.number], largest[matches.number])
 
 
 def with_deferred_ends(calls: SimulatedCalls) -> SimulatedCalls:
-    """Returns the calls with later ends of collectives that can wait. O(n log n), apart from those that run at once.
-
-    A simulator runs one communication at a time. Others depend on ends, so the order of ends is right by itself; but a
-    short collective within a long one would then hold up the long one from its beginning on, even if nobody needs the
-    short one so soon. So one that on all its members began within longer ones ends just after these now, if that makes
-    no rank end later. It began when its last member came.
-    """
+    """Lets short collectives end just after the longer ones that they would hold up, if no rank ends later by that."""
     matches = groupby(calls.matched)
     start, latest = matches.largest(calls.start_ns), matches.smallest(calls.end_ns + calls.slack_ns)
     rows = np.flatnonzero((calls.kind >= 0) & ~calls.on_host)
@@ -182,12 +158,8 @@ def common_order(calls: SimulatedCalls) -> list[list[int]]:
 
 
 def common_positions(calls: SimulatedCalls) -> Int64:
-    """Returns the position of each call in an order of communication that all ranks share and that keeps their
-    dependencies. A collective has one position on all its members, a send one before that of its receive.
-
-    The simulator runs one communication at a time per rank, so members that come in different orders deadlock.
-    Communication is ordered by when it ended, as far as dependencies allow. O(n log n) in all calls. Raises DataError
-    if the dependencies of different ranks contradict each other.
+    """Returns the position of each call in one order that keeps the dependencies of all ranks, which deadlock in
+    others. A collective has one position on all its members, a send one before that of its receive.
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
     is_receive = calls.type == NodeType.COMM_RECV
@@ -210,9 +182,7 @@ def common_positions(calls: SimulatedCalls) -> Int64:
 
 
 def _contradiction(calls: SimulatedCalls, first: Int64, stuck: Edges) -> str:
-    """Returns a message about a circle of events, described by the `first` call of each. Each stuck event has a
-    dependency that is stuck, so walking back ends in a circle.
-    """
+    """Returns a message about a circle of events, found by walking back; `first` is a call of each."""
     by_source = np.argsort(stuck.source, kind="stable")
     before = dict(zip(stuck.target[by_source].tolist(), stuck.source[by_source].tolist(), strict=True))
     event, walked = next(iter(before.values())), list[int]()
@@ -231,14 +201,8 @@ def _contradiction(calls: SimulatedCalls, first: Int64, stuck: Edges) -> str:
 
 
 def simulated_order(calls: SimulatedCalls, positions: Int64) -> tuple[Int64, Int64]:
-    """Returns what graphs keep of the common order of the calls for a simulator that models communication: for each
-    call its position, of a receive that of its send, and the tag of the ready message of each send that waits and of
-    its receive, ABSENT for others.
-
-    NCCL's send ends when its receiver has taken the data, so it waits for a receiver that comes late. A simulator that
-    sends at once needs another message before: the receiver tells the sender that it is ready. A send waited for its
-    receiver if it ended after the receiver's kernel had begun. It gets a ready message if all that the receiver's
-    kernel depends on comes before the send in the common order: then no rank waits in a circle.
+    """Returns for each call its position, of a receive that of its send, and the tags of ready messages, else ABSENT.
+    NCCL's send ends when its receiver has taken the data: one that ended after the receiver's kernel began had waited.
     """
     kernels, latest_before = groupby(calls.rank, calls.kernel), np.full(len(calls), -1)
     kernel, kernel_end = kernels.number, kernels.largest(calls.end_ns)
@@ -256,10 +220,7 @@ def simulated_order(calls: SimulatedCalls, positions: Int64) -> tuple[Int64, Int
 
 
 def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionGraph:
-    """Returns the graph with a dependency of kind collective between each two consecutive nodes of `order`.
-
-    Its ids change where they contradict the order. Raises DataError if the order contradicts the graph's dependencies.
-    """
+    """Returns the graph with the nodes of `order` one after the other; DataError if dependencies contradict that."""
     rows = graph.rows_of(NodeIds(np.array(order, np.int64)))
     chain = Edges.of(NodeNumbers(rows[:-1]), NodeNumbers(rows[1:]), DependencyKind.COLLECTIVE)
     data = deduplicated(Edges.joined([data_edges(graph), chain]), len(graph))

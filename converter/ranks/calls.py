@@ -1,11 +1,6 @@
-"""The communication of one rank as columns, small even for a large graph; which calls of several ranks are one
-collective or message (nothing else decides this).
-
-A collective matches those that other ranks recorded in the same group, of the same type, with the same sequence number;
-or in the same order, where sequence numbers are not recorded or cannot be the same: of the same steps, if ranks
-recorded different ones. A send matches the receive of the
-same source, target and tag, in order. A call that a rank lacks, or that was not traced, is missing from its match; the
-other calls match all the same.
+"""The communication of one rank as columns, and which calls of several ranks are one collective or message. Collectives
+match by group, type and sequence number, or by order where numbers are missing or cannot be the same. A send matches
+the receive of the same source, target and tag, in order.
 """
 
 import re
@@ -60,17 +55,10 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Collectives and ends of messages, a row each: those of a rank in the order of issue, or of all ranks by `match`.
-
-    `row` identifies a call for the caller. `group` is a position in `groups`, -1 for a message, which has a source,
-    target and tag instead; of a collective with a root that is the source or target. `kind` is a CollectiveType, `size`
-    is in bytes; -1 is not known. Where times were asked for, a call ran from `start_ns` to `end_ns`, and is `on_host`
-    if a host thread ran it.
-
-    `match` fills in the position of the rank, the number of the match on all ranks, and its `occurrence` among those
-    that are otherwise alike; `sequence` is then the number by which the members were matched, -1 for by order.
-    `steps` are the numbers of the steps that the rank recorded, `decisions` what `match` has to say, and
-    `disagreements` what calls of one run cannot have.
+    """Collectives and ends of messages, a row each: of a rank in the order of issue, or of all ranks by `match`. A
+    message has no group (-1) but a source, target and tag; of a collective with a root that is the source or target.
+    `size` is in bytes, -1 if not known. `match` fills in the `occurrence` among calls that are otherwise alike, and the
+    `sequence` that matched, -1 for by order.
     """
 
     groups: list[Group]
@@ -178,9 +166,7 @@ def awaits_all(kind: Int64) -> Bool:
 
 
 def issued_at(time: Int64, number: Int64) -> Int64:
-    """Returns times that tell the order in which communications were issued, by when each began and its record function
-    id, 0 where that is not known: transfers of the host get their ids when asked for, but threads begin them in another
-    order. They exchange their times.
+    """Returns times by which communications sort as they were issued: those with a number (not 0) exchange their times.
 
     >>> issued_at(np.array([50, 10, 20, 30]), np.array([0, 8, 0, 7])).tolist()
     [50, 30, 20, 10]
@@ -207,9 +193,7 @@ def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], ow
 
 
 def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Calls:
-    """Returns the calls of a rank in these rows of its graph, transfers of the host in the order of issue, with times
-    in ns since its first node; a node with several messages comes once for each.
-    """
+    """Returns the calls in these rows of a rank's graph, one for each message, with times since its first node."""
     number = np.where(graph.is_activity, 0, graph.integers("rf_id", 0))[rows]
     rows = NodeNumbers(rows[np.argsort(issued_at(np.arange(len(rows)), number))])
     lists = [graph.attributes.get(name) for name in COALESCED.values()]
@@ -253,9 +237,7 @@ def _groups_in(graph: ExecutionGraph, row: Int64, is_collective: Bool) -> tuple[
 
 
 def match(ranks: Sequence[AnyCalls]) -> AnyCalls:
-    """Returns the calls of all ranks, rank after rank, and which are one collective or message; the groups are those of
-    the job. O(n log n) in the calls, by columns: graphs are not needed.
-    """
+    """Returns the calls of all ranks, rank after rank, and which are one collective or message."""
     numbers, of_ranks = Interner[Group](), list[AnyCalls]()
     for position, (rank, group_of) in enumerate(zip(ranks, recognised([rank.done() for rank in ranks]), strict=True)):
         # the last number is for messages, whose group is -1
@@ -304,10 +286,7 @@ def spans_of(steps: Iterable[tuple[int, ...]]) -> str:
 
 
 def _missed(calls: Calls, ends: Sequence[Int64], steps: Sequence[tuple[int, ...]]) -> Int64:
-    """Returns for each call how many like it its rank issued before it recorded, in steps that another rank did record.
-
-    That is known where ranks recorded some of the same steps and all of these have as many calls of a kind.
-    """
+    """Returns for each call how many like it its rank issued before it recorded, in steps that another recorded."""
     if len({*steps}) < 2 or not set(steps[0]).intersection(*steps):
         return np.zeros(len(calls), np.int64)
     first, count = (np.array(values) for values in ([min(of_rank) for of_rank in steps], [*map(len, steps)]))
@@ -321,13 +300,7 @@ def _missed(calls: Calls, ends: Sequence[Int64], steps: Sequence[tuple[int, ...]
 def _order_matches_more(
     calls: Calls, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64], *, same_steps: bool
 ) -> Bool:
-    """Returns the collectives of groups in which order finds many more complete matches, of all ranks of the group,
-    than sequence numbers do; or all, where the numbers cannot be the same: none is shared though they are of the same
-    range, or of the same steps, or some ranks count in larger steps.
-
-    Sequence numbers are more reliable, as ranks may have begun to record at different calls; but they differ between
-    ranks where messages count too, or each process counts for itself.
-    """
+    """Returns the collectives that order matches better than numbers, which may differ between ranks."""
     # messages count for the last group
     count = len(calls.groups) + 1
     group_number = calls.group % count
@@ -380,10 +353,7 @@ def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
 
 
 def slack_ns(graph: ExecutionGraph, times: MeasuredTimes) -> Int64:
-    """Returns the slack of each node of a graph in topological order, if all else takes as long as measured. O(n + e).
-
-    A node may end as late as the first of those that depend on it may start.
-    """
+    """Returns how much later each node of a graph in topological order could end without its rank ending later."""
     edges, end = data_edges(graph), times.end_ns
     waited = graph.integers("gap_ns", 0) + graph.integers("host_delay_ns", 0)
     durations_ns = (times.end_ns - times.start_ns + waited).tolist()

@@ -1,10 +1,6 @@
-"""When each rank began, on one clock, by the calls that ranks share; and what shared calls cannot be if ranks are of
-one run.
-
-Clocks of different machines differ, but a collective ends at the same time on all its ranks. The offset of two clocks
-is the median of the differences between ends that two ranks share, within the possible range: no member ends a
-collective that another one has not begun. Ranks that share nothing, not even through others, begin together, and so do
-those whose times no offset explains.
+"""When each rank began, on one clock, by the calls that ranks share; and what these cannot be if ranks are of one run.
+A collective ends at the same time on all its ranks, so the offset of two clocks is the median of the differences of
+ends, within the possible range. Ranks that share nothing, or whose times no offset explains, begin together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +20,7 @@ LEAST_APART_NS, LEAST_SHARE = 10_000, 0.25
 
 
 def begin_of_ranks(ranks: int, calls: Calls) -> Int64:
-    """Returns when each of so many ranks began, in ns, by matched calls with times since then; the earliest of those
-    that share matches is 0. O(n log n) in the calls.
-    """
+    """Returns when each rank began (ns), by matched calls with times since then; 0 for the first that shares any."""
     begin, component = np.zeros(ranks, np.int64), np.arange(ranks)
     for rank, peer, later, apart, _ in _offsets(calls):
         if component[rank] != component[peer] and not apart:
@@ -40,9 +34,7 @@ def begin_of_ranks(ranks: int, calls: Calls) -> Int64:
 
 
 def contradictions(calls: Calls, ranks: Sequence[int]) -> list[str]:
-    """Returns in what matched calls of these ranks cannot be of one run: types and sizes of collectives, a line for
-    each group, and when they ended.
-    """
+    """Returns in what matched calls of these ranks cannot be of one run: types, sizes and ends."""
     lines = clock_contradictions(calls, ranks)
     calls = calls.take((calls.group >= 0) & (calls.kind >= 0))
     number = groupby(calls.group, calls.sequence, np.where(calls.sequence >= 0, 0, calls.matched))
@@ -77,9 +69,7 @@ def clock_contradictions(calls: Calls, ranks: Sequence[int]) -> list[str]:
 
 
 def _offsets(calls: Calls) -> Iterator[tuple[int, int, int, int, float]]:
-    """Yields `_offset` of each first member of a match and each other member of it, by all their matches. Collectives
-    come first, as a send may end before its receive.
-    """
+    """Yields `_offset` of each first member of a match and each other one; collectives first, as they end together."""
     calls = calls.take(np.argsort(calls.matched, kind="stable"))
     first = np.searchsorted(calls.matched, calls.matched)
     rows = np.flatnonzero(calls.rank != calls.rank[first])
@@ -88,9 +78,7 @@ def _offsets(calls: Calls) -> Iterator[tuple[int, int, int, int, float]]:
 
 
 def _offset(calls: Calls, peers: Calls) -> tuple[int, int, int, int, float]:
-    """Returns the ranks of all calls of one and of those that they meet; by how many ns the second began to record
-    later; how far (ns) ends are from agreeing with that, 0 if they do; and with which speed of its clock they would.
-    """
+    """Returns both ranks, how much later (ns) the second began, how far ends disagree, and the speed that fits."""
     mutual = awaits_all(peers.kind) & ~peers.is_message
     low = np.where(mutual, calls.start_ns - peers.end_ns, -EVER)
     high = np.where(mutual, calls.end_ns - peers.start_ns, EVER)

@@ -1,9 +1,6 @@
-"""The process groups of a job: their ranks as short text, which groups of different ranks are the same, and graphs of
-some of the ranks.
-
-A group is identified by its ranks. Groups of the same ranks are distinguished by name if one rank knows all names.
-Otherwise names differ, as every process counts its own groups, and say little: then description and work distinguish
-the groups, as far as these agree between ranks.
+"""The process groups of a job: their ranks as short text, and which groups of different ranks are the same. A group is
+identified by its ranks, groups of the same ranks by name if one rank knows all names. Otherwise names say little, as
+every process counts its own groups: description and work distinguish them.
 """
 
 import dataclasses
@@ -25,7 +22,6 @@ from ..communication import COALESCED
 RUN = re.compile(r"(-?\d+)(?:-(-?\d+)(?::(-?\d+))?)?")
 _GIVEN_RUN = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::-?[1-9][0-9]{0,8})?)?"
 LIST = re.compile(rf"{_GIVEN_RUN}(?:,{_GIVEN_RUN})*")
-"""A list of ranks from 0 on."""
 DEFAULT = "default_pg"
 """PyTorch's description of the group of all ranks."""
 MOST_LISTED = 4 * LARGEST_JOB
@@ -138,10 +134,7 @@ class GroupNames:
 
 
 def recognised(ranks: Sequence[Used]) -> list[dict[Group, Group]]:
-    """Returns, for each rank, the group of the job that each of its groups is. O(g log g) in the groups of all ranks.
-
-    A group of the job is described as the first rank that uses it knows it.
-    """
+    """Returns for each rank which group of the job each of its groups is, described as the first rank knows it."""
     lists: defaultdict[str, set[str]] = defaultdict(set)
     for used in ranks:
         for group in used:
@@ -172,9 +165,7 @@ def _keys(group: Group) -> list[str]:
 
 
 def _labels(members: str, uses: Mapping[Use, str]) -> dict[Use, Hashable]:
-    """Returns labels that distinguish groups of the same ranks: names, or the one of READINGS that leaves the fewest
-    differences: kinds of work in all labels, then labels.
-    """
+    """Returns labels that distinguish groups of the same ranks: names, or the one of READINGS that differs least."""
     by_name: dict[Use, Hashable] = {(position, group): group.name for position, group in uses}
     names: defaultdict[int, set[str]] = defaultdict(set)
     for position, group in uses:
@@ -200,10 +191,7 @@ def _labels(members: str, uses: Mapping[Use, str]) -> dict[Use, Hashable]:
 
 
 class Groups(NamedTuple):
-    """The distinct rank lists of a graph, and the position of each node's list in `lists`, -1 where none is recorded.
-
-    `named` are the positions of the lists in the metadata, by `pg_name`.
-    """
+    """The distinct rank lists of a graph, and by node and by `pg_name` the position in `lists`, -1 for none."""
 
     lists: list[RankList]
     of_node: Int64
@@ -211,10 +199,7 @@ class Groups(NamedTuple):
 
 
 def recorded_groups(graph: ExecutionGraph) -> Groups:
-    """Returns the groups by `pg_ranks`, and those that the metadata lists by name. O(n + ranks recorded).
-
-    Raises DataError where an entry of the metadata is no list of ranks.
-    """
+    """Returns the groups by `pg_ranks`, and by name in the metadata; DataError for one that is no list of ranks."""
     ranks, numbers = graph.attributes.get("pg_ranks"), dict[RankList, int]()
     of_node = np.full(len(graph), -1, np.int64)
     if isinstance(ranks, Ragged):
@@ -242,12 +227,7 @@ def recorded_groups(graph: ExecutionGraph) -> Groups:
 
 
 def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int]) -> ExecutionGraph:
-    """Returns the graph of one of `ranks` for a job of these ranks only: rank `ranks[i]` becomes i. O(n + ranks
-    recorded).
-
-    Groups keep their remaining members, in order, where they are recorded. Removed peers become -1. Raises DataError if
-    the graph's own rank is removed, or an entry of the metadata is no list of ranks.
-    """
+    """Returns the graph of one of `ranks` for a job of these only: rank `ranks[i]` becomes i, a removed peer -1."""
     own_rank = graph.number("rank", OUTSIDE)
     if own_rank not in ranks:
         raise DataError(

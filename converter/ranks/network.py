@@ -1,16 +1,7 @@
-"""What a collective or message costs, and the network that measured times fit.
-
-It costs steps with a latency each, and bytes on a link. Rings of n ranks take 2(n - 1) steps for an all-reduce, n - 1
-for collectives that gather, scatter or have a root. The bytes are nccl-tests' share of the size: (n - 1)/n for
-gathering or scattering, twice that for an all-reduce, all bytes for collectives with a root. ASTRA-sim's analytical
-network does the same for what it runs in rings (`step_cost`); measured on the simulator with one collective per run
-(generations of 2025-08 and 2026-03, equal to 1 in 1000).
-
-The network is bandwidth and latency of a switch in ASTRA-sim's analytical model. Groups within nodes and groups across
-them may show two networks. Then there are two switches, if the simulator's dimensions can tell these groups apart, and
-they fit much better than one. Ranks of a node are neighbours; the simulator sends between two ranks within the node
-unless they have the same place in their nodes. So each group has to lie within a node, at one place of several nodes,
-or have all ranks.
+"""What a collective or message costs in latencies and bytes on a link, and the network that measured times fit. Rings
+of n ranks take 2(n - 1) steps for an all-reduce, n - 1 for collectives that gather, scatter or have a root; the bytes
+are nccl-tests' share of the size, as measured on ASTRA-sim. Where groups within nodes and across them show two networks
+that fit much better than one, there are two switches.
 """
 
 from collections import defaultdict
@@ -54,9 +45,7 @@ GOOD_PCT = 5.0
 
 
 class Transfer(NamedTuple):
-    """A collective or message: CollectiveType or a kind of message, members, bytes that each puts in, ns from the last
-    arrival to the end; and the ranks of its members, as the simulator numbers them, if they are known.
-    """
+    """A collective or message, the bytes that each member puts in, and ns from the last arrival to the end."""
 
     kind: int
     members: int
@@ -94,11 +83,7 @@ RING: dict[int, CostOf] = {
 
 
 def fitted_factors(relative: Factors) -> tuple[float, ...]:
-    """Returns the factors, one for each column and none below 0, for which the weighted sums of the rows are closest
-    to 1.
-
-    The columns are steps and bytes, of one network or of several, each divided by the measured time. O(2**columns).
-    """
+    """Returns the factors, one for each column and none below 0, for which the rows' sums are closest to 1."""
     ones, columns = np.ones(len(relative)), range(relative.shape[1])
     best, least = np.zeros(len(columns)), float("inf")
     for count in reversed(columns):
@@ -166,10 +151,8 @@ def stages(kind: int, ranks: Sequence[int], size: int) -> Iterator[Stage]:
 
 
 def carried_excess(surplus: Iterable[tuple[Hashable, float]]) -> list[int]:
-    """Returns by how many ns each of several transfers, one after the other, took longer than a network gives it.
-
-    `surplus` says who took part and by how much the transfer took longer. What the network gives one too much is taken
-    off the next ones of the same members, so that all of them together take the measured time.
+    """Returns by how many ns each of several transfers, one after the other, took longer than a network gives it. What
+    it gives one too much is taken off the next ones of the same members.
 
     >>> carried_excess([("all", -300), ("all", 200), ("some", 5), ("all", 150)])
     [0, 0, 5, 50]
@@ -182,11 +165,7 @@ def carried_excess(surplus: Iterable[tuple[Hashable, float]]) -> list[int]:
 
 
 def held_out_pct(relative: Factors, size: Int64) -> float | None:
-    """Returns the median error in % of each part of the sizes in the network that fits the other parts; None for too
-    few sizes. A row of `relative` is what a transfer costs, divided by its measured time; `size` numbers its size.
-
-    A size that alone tells of a dimension is not judged.
-    """
+    """Returns the median error in % of each part of the sizes in the fit to the others; None for too few sizes."""
     sizes = int(size.max()) + 1
     parts = [size % PARTS == part for part in range(min(PARTS, sizes))] if sizes >= LEAST_SIZES else []
     errors = []
@@ -285,14 +264,9 @@ class TwoDimensions(msgspec.Struct, frozen=True):
 
 class Network(msgspec.Struct, frozen=True):
     """A switch: `bandwidth_gib_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
-
-    `sizes` counts the transfers that differ in type, members or bytes. `fit_error_pct` is the median error in % of
-    transfers of sizes that the fit was made without, None with too few sizes to leave any out. `repeat_error_pct` is
-    how far transfers of one size are from their median, in the median, None if each size was measured once: no network
-    describes them better. `direct` is whether all-to-alls fit better as direct messages than as a ring.
-
-    Where groups within nodes and across them show two networks, `two_dimensions` fits them much better than this one
-    switch. Where they may, but there is one, `one_because` says why.
+    `fit_error_pct` is the median error of sizes that the fit was made without, None with too few. `repeat_error_pct` is
+    how far transfers of one size are from their median, which no network describes better. With `direct`, all-to-alls
+    fit better as direct messages than as a ring. `one_because` says why there is one dimension where there may be two.
     """
 
     bandwidth_gib_s: float = 100.0
@@ -317,10 +291,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
-    """Returns the network with the least squares of relative errors; the default network if nothing was measured.
-
-    With the number of `ranks` it may have two dimensions, where the ranks of all transfers are known.
-    """
+    """Returns the network with the least squares of relative errors, of one dimension without the number of `ranks`."""
     usable = [
         transfer
         for transfer in measured
@@ -357,10 +328,7 @@ def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
 def _fit(
     usable: Sequence[Transfer], node: int = 0, ranks: int = 0
 ) -> tuple[list[tuple[float, float]], bool, Int64, float | None]:
-    """Returns bandwidth and latency of a link of each dimension, whether all-to-alls go directly (if there are any) or
-    in a ring, whichever is closer, the size of each transfer by number, and the median error in % of sizes that the fit
-    was made without.
-    """
+    """Returns bandwidths and latencies, whether all-to-alls go directly, each size's number, and the error in %."""
     ns = np.array([[transfer.ns] for transfer in usable], np.float64)
     has_all_to_all = any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable)
     cost = {direct: costs(usable, node, ranks, direct) for direct in ((True, False) if has_all_to_all else (True,))}
@@ -379,9 +347,7 @@ def _fit(
 
 
 def for_more_ranks(network: Network, groups: Iterable[Sequence[int]], ranks: int) -> Network:
-    """Returns the network for the groups of another job of so many ranks: nodes stay as large as they are, and there
-    are more or fewer of them. Where nodes cannot tell these groups apart, one dimension is left.
-    """
+    """Returns the network for the groups of another job of so many ranks, whose nodes are as large."""
     two = network.two_dimensions
     if two is None:
         return network

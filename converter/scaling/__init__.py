@@ -1,10 +1,6 @@
-"""Scales a traced job to other data-parallel degrees: graphs of the same program with other ranks.
-
-`rank_facts` is all that has to be known of each rank's graph: small, so the graphs need not be in memory at once.
-Traced ranks stand in for missing ones that must be like them (`Assumed`).
-`plan_scaling` decides from these which groups grow (`GroupUse`), how sizes change, and by which lines (`Fit`) the
-measured lengths of collectives in growing groups change. `resized` and `copied` make the graph of each copy of a rank,
-one at a time.
+"""Scales a traced job to other data-parallel degrees: graphs of the same program with other ranks. `rank_facts` is all
+that has to be known of each graph, so that these need not be in memory at once. `plan_scaling` decides from it, and
+`resized` and `copied` make the graph of each copy of a rank.
 """
 
 from .facts import Assumed, RankFacts, rank_facts

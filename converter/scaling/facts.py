@@ -1,11 +1,6 @@
-"""What scaling has to know of each rank: its communication, when in a training step the host issued it, its
-computation; and the facts of ranks that were not traced.
-
-Autograd runs a node for each function of the forward pass, and the node AccumulateGrad for each parameter, when its
-gradient is complete. What is issued there concerns the gradient of a parameter; what a function's node issues may as
-well be the gradient of an activation. The traced ranks are taken for a pattern that repeats, as the replicas of a job
-do: a missing rank does what the rank at the same position of the pattern does, in its groups that contain it, and in
-place of the others in those at the same distance. Where that does not fit what was traced, nothing is assumed.
+"""What scaling has to know of each rank: its communication, when in a step the host issued it, and its computation.
+Autograd's AccumulateGrad runs when the gradient of a parameter is complete: what is issued there concerns parameters. A
+rank that was not traced does what the rank at the same position of the traced pattern does.
 """
 
 import hashlib
@@ -35,9 +30,7 @@ TRIED = 32
 
 
 class Phase(IntEnum):
-    """Where a collective is issued: not in the backward pass as far as known; in the backward of a function; on a
-    thread of the backward pass, in no function; or when the gradient of a parameter is complete.
-    """
+    """Where in the backward pass a collective is issued, as far as known."""
 
     OTHER = 0
     FUNCTION = 1
@@ -72,12 +65,7 @@ def _callers(graph: ExecutionGraph) -> Int64:
 
 
 def _issuers(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
-    """Returns the slice that launched each node, or handed it to a communicating thread (gloo); -1 where neither is
-    known.
-
-    A thread of gloo may wait for a copy from the device before it communicates; it took that over, too, unless another
-    communication lies between.
-    """
+    """Returns the slice that launched each node, or handed it to a communicating thread (gloo); -1 if not known."""
     edges, giver = data_edges(graph), np.full(len(graph), -1, np.int64)
     handed = edges.kind & DependencyKind.HANDOFF != 0
     giver[edges.target[handed]] = edges.source[handed]
@@ -94,21 +82,14 @@ def _issuers(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class StepCalls(Calls):
-    """Calls with the Phase of the step in which each was issued; `row` is that of the node. `moved_by` is what is added
-    to the ranks that are recorded with a call, where its rank stands in for one that was not traced.
-    """
+    """Calls with the Phase of each; `moved_by` is added to recorded ranks where a rank stands in for another one."""
 
     phase: Int64
     moved_by: Int64
 
 
 class RankFacts(NamedTuple):
-    """A rank of a job of `world_size`, the target of its graph, and its `calls`.
-
-    `has_host` is whether the graph holds host ops, which tell phases. `work` is a digest of the names and numbers of
-    kernels. `notes` are about the graph's file. `source` is the rank of the graph: another one for a rank that was not
-    traced.
-    """
+    """What is known of a rank: `work` is a digest of its kernels, `source` the rank of the graph, maybe another one."""
 
     rank: int
     world_size: int
@@ -136,10 +117,7 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
 
 
 class Assumed(NamedTuple):
-    """What is assumed of the missing ranks: which rank stands in for each, and their groups that no traced rank is in.
-
-    `same_work` is whether all traced ranks run the same kernels.
-    """
+    """Which traced rank stands in for each missing one, and their groups that no traced rank is in."""
 
     source: dict[int, int]
     groups: list[RankList]
@@ -169,8 +147,7 @@ def completed(facts: Sequence[RankFacts], ranks: int, removed: Collection[int]) 
 
 
 def _sources(traced: Sequence[int], missing: Sequence[int], first_traced: int) -> dict[int, int]:
-    """Returns the traced rank that stands in for each missing one: the pattern is laid again and again, so that the
-    first missing rank is in place of `first_traced`.
+    """Returns the traced rank that stands in for each missing one, as the pattern of traced ranks repeats.
 
     >>> _sources([0, 1], [2, 3, 4], 0)
     {2: 0, 3: 1, 4: 0}

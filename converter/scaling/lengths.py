@@ -1,10 +1,6 @@
-"""How long collectives take and how many bytes they move when their group changes its size, by a latency per step and a
-time per byte, fitted.
-
-The measured time of a collective is what its members share, from the last arrival to the end; it scales with the fitted
-line, or becomes that of the given network. The time for which a member waited for the others stays. The fit uses the
-most specific collectives that determine both latency and bandwidth: those of one type in one group, of the type, of the
-group, or of the job.
+"""How long collectives take and how many bytes they move when their group changes its size, by a fitted line. What
+members share, from the last arrival to the end, scales; waiting for the others stays. The fit uses the most specific
+collectives that determine both latency and bandwidth.
 """
 
 from collections.abc import Sequence
@@ -37,9 +33,7 @@ SOURCES = (
 
 
 class Measured(NamedTuple):
-    """The collectives of a job, a row each: the number of its match, of its group, and its CollectiveType; how many
-    members it has, the bytes that each puts in, and how long they took together.
-    """
+    """The collectives of a job, a row each: the bytes that each member puts in, and how long they took together."""
 
     matched: Int64
     group: Int64
@@ -61,10 +55,7 @@ class Line(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A line, the transfers to which it was fitted (`source` in words, and their number), and its median error in %.
-
-    If not `identifiable`, other latencies and bandwidths fit nearly as well.
-    """
+    """A line, the transfers to which it was fitted, and its median error in %; other lines may fit as well."""
 
     line: Line
     source: str
@@ -155,10 +146,7 @@ def _solved(relative: Factors, sure: float) -> Line | None:
 
 
 def shard(size: Int64, use: GroupUse, members: int) -> Int64:
-    """Returns the bytes that a member puts into each gathering when there are so many members.
-
-    If the group scatters what it reduces, it gathers shards of a whole that stays, so these shrink, rounded up.
-    """
+    """Returns the bytes that each of so many members puts into a gathering; shards of what is reduced shrink."""
     return -(-size * len(use.members) // members) if use.scatters else size
 
 
@@ -177,9 +165,7 @@ def sizes(calls: Calls, target: str, uses: list[GroupUse], new_members: list[int
 
 
 class Grown(msgspec.Struct, frozen=True):
-    """By which line the collectives of a type changed whose group has other members then, and how right that is; a line
-    that nothing determines has no `fitted_to`.
-    """
+    """By which line the collectives of a type changed with their group; without `fitted_to` nothing determines it."""
 
     group: str
     collective: str
@@ -195,9 +181,7 @@ class Grown(msgspec.Struct, frozen=True):
 
 
 def measured_collectives(facts: Sequence[RankFacts], calls: Calls, uses: Sequence[GroupUse]) -> Measured:
-    """Returns the collectives of a job. Their length is that of the member that came last, as all end together. If that
-    one may be missing, the length is the shortest of those that are alike.
-    """
+    """Returns the collectives of a job; their length is that of the last member, else the shortest of those alike."""
     calls = calls.take(calls.group >= 0)
     # those that a rank recorded first come first
     matches = groupby(calls.matched)
@@ -215,9 +199,7 @@ def measured_collectives(facts: Sequence[RankFacts], calls: Calls, uses: Sequenc
 def longer(
     measured: Measured, matches: int, uses: Sequence[GroupUse], new_members: Sequence[int], fits: Fits
 ) -> tuple[Int64, list[Grown]]:
-    """Returns how many ns longer the collective of each of so many matches takes, if its group has `new_members`; and
-    the fits. A group that keeps no member has neither.
-    """
+    """Returns how many ns longer each match takes, if its group has `new_members`, and the fits."""
     added, grown = np.zeros(matches, np.int64), list[Grown]()
     for rows in groupby(measured.kind, measured.group).rows():
         kind, group = int(measured.kind[rows[0]]), int(measured.group[rows[0]])

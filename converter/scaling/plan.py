@@ -1,9 +1,5 @@
-"""Plans what happens to every rank, group and collective of a job when its data-parallel degree changes, and makes the
-graphs of the scaled job, each from that of the rank that it copies.
-
-The scaled job has copy after copy of the kept ranks. Groups that all copies share are numbered first, then those of
-each copy. `resized` is common to all copies of a rank; `copied` shares its columns, except the numbers of ranks and
-groups.
+"""Plans what happens to every rank, group and collective of a job when its data-parallel degree changes. The scaled job
+has copy after copy of the kept ranks; groups that all copies share are numbered first.
 """
 
 import dataclasses
@@ -94,10 +90,8 @@ def all_groups(numbering: GroupNumbering, rank_copies: RankCopies) -> Iterator[t
 
 
 class Growth(NamedTuple):
-    """The number of copies of a job, without the ranks `removed`.
-
-    `groups` are the data-parallel groups, by name, description or ranks, with =TYPE,TYPE only these types of their
-    collectives; recognised if empty. A given bandwidth (2**30 bytes/s) and latency (ns per step) replace fitted ones.
+    """The copies of a job without the ranks `removed`; `groups` are the data-parallel ones, recognised if empty. A
+    given bandwidth (2**30 bytes/s) and latency (ns per step) replace fitted ones.
     """
 
     copies: int = 1
@@ -108,10 +102,7 @@ class Growth(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """The changes to the graph of the rank `source`, which may stand in for a rank that was not traced: its `groups`
-    with whether the copies join theirs; and for the collectives at `row` the size, how many ns longer they take, the
-    position of their group, and what is added to recorded ranks.
-    """
+    """The changes to the graph of the rank `source`: its groups, whether copies join them, and its collectives."""
 
     rank: int
     source: int
@@ -124,10 +115,7 @@ class RankPlan(NamedTuple):
 
 
 class ScalePlan(NamedTuple):
-    """Where the ranks go (`rank_copies`), how groups are numbered, the plan of each kept rank, the use of each group,
-    what grew, the measured transfers, how many collectives gather data that may not be shards (`undivided`), and what
-    is assumed of ranks that were not traced.
-    """
+    """What becomes of ranks, groups and collectives; `undivided` counts gathered data that may be no shards."""
 
     rank_copies: RankCopies
     numbering: GroupNumbering
@@ -144,10 +132,7 @@ class ScalePlan(NamedTuple):
 
 
 def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
-    """Returns the plan, from the facts of the traced ranks by rank. O(n log n) in the calls of all.
-
-    Raises DataError where the scaled job would be another program, or missing ranks are not like those traced.
-    """
+    """Returns the plan for the traced ranks; DataError where others are not like them or the program changes."""
     rank_copies = _rank_copies(facts, growth)
     facts, assumed = completed(facts, rank_copies.world_size, growth.removed)
     named = [NamedGroup.of(text) for text in growth.groups]
@@ -246,10 +231,7 @@ def _check_messages(facts: Sequence[RankFacts], rank_copies: RankCopies) -> None
 
 
 def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
-    """Returns the graph with the sizes and lengths of its collectives in the scaled job; measured starts stay.
-
-    The graph of a rank that stands in for another becomes that one's.
-    """
+    """Returns the graph with the sizes and lengths of the scaled job, as that of the rank that it stands in for."""
     longer = np.zeros(len(graph), np.int64)
     longer[plan.row] = plan.longer_ns
     attributes: dict[str, Column] = {**graph.attributes, "duration_ns": graph.duration_ns + longer}
@@ -270,12 +252,7 @@ def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
 
 
 def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
-    """Returns the graph of a copy of a rank from its `resized` graph: ranks, roots, sources, destinations and groups
-    are renumbered.
-
-    The metadata lists the ranks of a group once, and not how long a step of the smaller job takes. Tags stay, as they
-    distinguish messages between two ranks.
-    """
+    """Returns the graph of a copy of a rank from its `resized` graph: ranks and groups are renumbered, tags stay."""
     rank_plan = plan.ranks[graph.number("rank", -1)]
     rank_copies = plan.rank_copies
     first, renumbered = rank_copies.renumbered(0), rank_copies.renumbered(copy)

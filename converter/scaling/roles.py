@@ -1,15 +1,6 @@
-"""Finds the data-parallel process groups of a job, which its copies join, by what their members do in them.
-
-Groups are named by the user, whole or by some types of their collectives, or recognised by their description or use:
-
-- A group that reduces gradients of parameters, issued as each is complete, and nothing in the backward of functions:
-  its members hold the same parameters. They run the same kernels, or the group is the only one. Smaller things
-  elsewhere, such as a loss, do not matter.
-- The only group of a job, of all ranks, that run the same kernels and exchange nothing until the backward pass, in
-  which all its all-reduces are: what each rank computes until then is its own, so what is reduced are gradients.
-
-Anything else may be tensor parallel as well, and is not recognised. The group of all ranks grows if it carries only
-what is the same for any number of ranks.
+"""Finds the data-parallel process groups of a job, which its copies join: named by the user, or recognised by use. Such
+a group reduces gradients of parameters as each is complete, and nothing in the backward of functions; or it is the only
+one, of all ranks, which run the same kernels and only all-reduce, in the backward pass. Others may be tensor parallel.
 """
 
 import re
@@ -50,10 +41,7 @@ GRADIENTS, BACKWARD = "by the gradients that it reduces", "by its all-reduces, w
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GroupUse:
-    """A group, its members and the types of its collectives; a row for each member's call in `kind`, `size` in bytes
-    and `phase` of the step. `same_work` is whether all members run the same kernels, `has_host` whether their graphs
-    hold the host ops that tell the phase. `joined` is the reason for which copies join it; empty if they do not.
-    """
+    """A group and the calls of its members, a row each; `joined` is why the copies join it, empty if they do not."""
 
     group: Group
     members: RankList
@@ -153,10 +141,7 @@ def separated(calls: StepCalls, named: Sequence[NamedGroup]) -> StepCalls:
 
 
 def with_roles(uses: Sequence[GroupUse], ranks: int, named: Sequence[NamedGroup], has_messages: bool) -> list[GroupUse]:
-    """Returns which groups the copies of a job of so many ranks join, and why; the job may have messages as well.
-
-    Raises DataError if no group is found, or if those found contradict each other or omit a rank.
-    """
+    """Returns which groups the copies join, and why; DataError if there are none, or if they contradict each other."""
     for named_group in named:
         if not any(named_group.means(use.group, use.kinds) for use in uses):
             of_types = f" and {kinds_text(named_group.kinds)}" if named_group.kinds else ""

@@ -1,8 +1,4 @@
-"""Graphs made fit for one simulator, and a whole job for those that run GOAL.
-
-A generic graph in, one for the target out (`lower_for_target`); for ASTRA-sim `astra_sim.PASSES` lists what is done and
-why. Graphs of all ranks of a job in, one file in the GOAL language out, which LogGOPSim and ATLAHS run (`write_goal`).
-"""
+"""Graphs made fit for one simulator (`lower_for_target`), and a whole job as a file in GOAL (`write_goal`)."""
 
 from .algorithms import MessageNetwork
 from .astra_sim import lower_for_target

@@ -1,17 +1,6 @@
-"""Collectives as messages: the sends and receives of each member under an algorithm, what each has to follow, what that
-costs, and the network that the measured times of a job fit.
-
-Members are numbered by their group ranks, 0 to n − 1. Both ends list the messages between two members in one order. A
-message waits only for messages of earlier rounds, and both its ends belong to the same round, so there is no deadlock,
-whether or not sends wait for their receives. The computation of a reduction takes no time of its own.
-
-A message takes a latency and the time of its bytes; a nic sends one message at a time. So a ring of n members takes
-2(n - 1) latencies for an all-reduce, an all-to-all one, and the time of all bytes that the busiest member sends, as
-ATLAHS' LogGOPSim takes it. That is not the network of ASTRA-sim, in which the messages of a member do not share a link.
-
-Traces do not record links. If two collectives of a rank ran at the same time and each took as long as alone, they did
-not share one; if they took as long as on a link that both share, they did. All such collectives of a job are judged
-together.
+"""Collectives as messages under an algorithm: what each member sends and receives, what that follows, what it costs. A
+message waits only for earlier rounds, and both its ends are of one round, so there is no deadlock. A nic sends one
+message at a time, unlike in ASTRA-sim. Collectives that ran at once and took as long as alone did not share a link.
 """
 
 from collections import defaultdict
@@ -53,9 +42,7 @@ class Algorithm(Enum):
 
 
 class Step(NamedTuple):
-    """A message of `size` bytes that a member sends to, or receives from, its `peer` after the member's
-    steps `after`. With `says_ready` it is only a sign that the receiver of another message is ready.
-    """
+    """A message to or from a peer, after the member's steps `after`; one that `says_ready` is only such a sign."""
 
     sends: bool
     peer: int
@@ -65,11 +52,7 @@ class Step(NamedTuple):
 
 
 class CollectiveMember(NamedTuple):
-    """A member of a collective of so many `members`.
-
-    `sizes` are the bytes that each member puts in, `shares` those that each sends to each in an all-to-all, `root` is a
-    group rank, and `chunk` the largest message in bytes.
-    """
+    """A member of a collective: the bytes that each puts in, or sends to each, and those of the largest message."""
 
     group_rank: int
     members: int
@@ -98,12 +81,7 @@ def blocks(size: int, count: int) -> Sizes:
 
 
 def _in_rounds(exchanges: Iterable[tuple[int, int, int, int]], chunk: int, *, waits: bool = True) -> list[Step]:
-    """Returns the steps of rounds in each of which a member sends (peer, bytes) and receives (peer, bytes).
-
-    All pieces are sent after the last receive of earlier rounds, if a round `waits` for these: measured rings take a
-    latency for each round, which would be hidden if pieces were passed on one by one. Pieces are received one after the
-    other.
-    """
+    """Returns the steps of rounds, each a send and a receive (peer, bytes) that wait for earlier rounds, if `waits`."""
     steps: list[Step] = []
     last: tuple[int, ...] = ()
     for to, sent, source, received in exchanges:
@@ -117,10 +95,7 @@ def _in_rounds(exchanges: Iterable[tuple[int, int, int, int]], chunk: int, *, wa
 
 
 def _ring(member: CollectiveMember, rounds: int, first: int, sizes: Sizes) -> list[Step]:
-    """Returns rounds in which each member sends a block to the next member and receives the block before it.
-
-    In round k the member sends block group rank + `first` − k.
-    """
+    """Returns rounds in which each member sends the next one a block: in round k block group rank + `first` − k."""
     to, source = _neighbour(member, 1), _neighbour(member, -1)
     block = [(member.group_rank + first - number) % member.members for number in range(rounds)]
     return _in_rounds(((to, sizes[number], source, sizes[number - 1]) for number in block), member.chunk)
@@ -195,9 +170,7 @@ def _along_ring_cost(member: CollectiveMember) -> Cost:
 
 
 class Facts(NamedTuple):
-    """What an algorithm has a member do, and what the whole costs the busiest one: latencies and bytes one after the
-    other. Barriers, without a cost, tell nothing of a network.
-    """
+    """What an algorithm has a member do, and what the whole costs the busiest one; barriers have no cost."""
 
     steps: Callable[[CollectiveMember], list[Step]]
     cost: Callable[[CollectiveMember], Cost | None]
@@ -261,10 +234,7 @@ def messages_sent(collectives: Iterable["Collective"], ranks: int) -> Int64:
 
 
 def member_cost(algorithm: Algorithm, member: CollectiveMember) -> Cost | None:
-    """Returns what a member's own part of a collective costs, None for a barrier.
-
-    In an all-to-all that is what the member itself exchanges, for any other collective what the busiest member does.
-    """
+    """Returns what a member's own part of an all-to-all costs, else what the busiest one's does; None for a barrier."""
     if algorithm != Algorithm.ALL_TO_ALL:
         return ALGORITHMS[algorithm].cost(member)
     rank, shares = member.group_rank, member.shares
@@ -272,11 +242,9 @@ def member_cost(algorithm: Algorithm, member: CollectiveMember) -> Cost | None:
 
 
 class Collective(NamedTuple):
-    """A collective, or a message as a collective of two members.
-
-    `members` are positions of ranks in the job. `first` describes the first member; the others differ in their group
-    rank. The last one arrives at `start_ns` on the job's clock; from then on member i takes `duration_ns[i]`, as
-    measured, which is `excess_ns[i]` more than the fitted network gives it. `link` is the number of its link.
+    """A collective, or a message as one of two members, which are positions of ranks in the job. The last one arrives
+    at `start_ns` on the job's clock; from then on member i takes `duration_ns[i]`, as measured, which is `excess_ns[i]`
+    more than the fitted network gives it.
     """
 
     algorithm: Algorithm
@@ -299,11 +267,7 @@ class Collective(NamedTuple):
 
 
 class MessageNetwork(msgspec.Struct, frozen=True):
-    """The latency of a message and the time of a byte that fit so many collectives and messages.
-
-    `fit_error_pct` is the median error in % of transfers of sizes that the fit was made without; None with too few
-    sizes to leave any out.
-    """
+    """The latency of a message and the time of a byte; the error in % is of sizes that the fit was made without."""
 
     latency_ns: int
     ns_per_byte: float
@@ -329,11 +293,7 @@ def fitted_messages(collectives: Iterable[Collective]) -> MessageNetwork | None:
 
 
 def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) -> tuple[list[int], list[int]]:
-    """Returns the number of each collective's link, and for how many ns it waited for others on that: one link for all,
-    or as many as a rank had collectives at the same time, by what describes the measured times better. Messages and
-    barriers take the first link. O(n log n) in the members of all collectives,
-    times how many of a rank run at once.
-    """
+    """Returns each collective's link and how many ns it waited for others there, by what describes the times better."""
     links, waits = [0] * len(collectives), [0] * len(collectives)
     if network is None:
         return links, waits
@@ -386,9 +346,7 @@ def _waits_on_one_link(collectives: Sequence[Collective], chosen: Collection[int
 def excess_times(
     collectives: Sequence[Collective], waited_ns: Sequence[int], network: MessageNetwork
 ) -> list[tuple[int, ...]]:
-    """Returns by how many ns each member of each collective took longer than the network gives it, and than it waited
-    for others on its link, see `carried_excess`. O(n). Messages between two ranks have no excess.
-    """
+    """Returns by how many ns each member took longer than the network and the wait for its link give it."""
     excess, places = [[0] * len(collective.members) for collective in collectives], list[tuple[int, int]]()
     surplus = list[tuple[Hashable, float]]()
     for number, (collective, shared_ns) in enumerate(zip(collectives, waited_ns, strict=True)):

@@ -1,8 +1,4 @@
-"""Makes a graph that both generations of ASTRA-sim run to the end, by a list of passes, and counts what changed.
-
-The graph gets the types, attributes and durations that the simulator reads, and nothing on which it stops, hangs or
-loses time. `PASSES` says in order what is done and why.
-"""
+"""Makes a graph that both generations of ASTRA-sim run to the end, by a list of passes, and counts what changed."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -55,10 +51,7 @@ def without_own_control(graph: ExecutionGraph, lowering: Lowering) -> ExecutionG
 
 
 def count_ready_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Counts how many nodes at most are ready at once, and changes nothing. O(n log n).
-
-    A node is ready from the end of what it follows, or from the start, to its own end, by the measured clock.
-    """
+    """Counts how many nodes at most are ready at once by the measured clock, and changes nothing."""
     end, edges = graph.start_ns + graph.duration_ns, data_edges(graph)
     released = np.full(len(graph), graph.start_ns.min())
     np.maximum.at(released, edges.target, end[edges.source])
@@ -114,14 +107,10 @@ def lower_for_target(
     roofline: times.Roofline | None = None,
     start_offset_ns: int = 0,
 ) -> ExecutionGraph:
-    """Returns the graph for one of TARGETS, with the changes that were made for it in its `changes`. O((n + e) log n).
-
-    The graph passed in stays as it is.
-    With `groups`, the number of each rank list, collectives name their group by its number; a generic graph otherwise
-    keeps the recorded names. `roofline` are the peaks of ASTRA-sim's roofline mode, if that is to run: computation of
-    known work takes the time of that work, all else its measured time. For ASTRA-sim, which starts all ranks at once,
-    the rank begins after its `start_offset_ns`. Raises DataError if the target cannot use the graph, or `groups` lacks
-    one of its groups.
+    """Returns a graph for one of TARGETS, with the changes that were made for it; the one passed in stays as it is.
+    With `groups`, the number of each rank list, collectives name their group by number. With `roofline` peaks,
+    computation takes the time of its work. Raises DataError if the target cannot use the graph, or `groups` lacks one
+    of its groups.
     """
     if target == GOAL:
         raise DataError(*WHOLE_JOB)
@@ -137,10 +126,7 @@ def lower_for_target(
 
 
 def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
-    """Returns the control edges that follow from a data edge, or from the chain of a lane. Linear, apart from sorts.
-
-    An edge that follows only from a path over several lanes does not count as implied.
-    """
+    """Returns the control edges that follow from a data edge, or from the chain of a single lane."""
 
     def keys(source: Int64, target: Int64) -> Int64:
         # -1 for a pair whose source is missing (-1)

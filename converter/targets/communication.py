@@ -1,10 +1,6 @@
-"""Communication as ASTRA-sim runs it: types and sizes on which it neither stops nor hangs, one peer for each message,
-groups by number, one order, and ready messages for sends that waited.
-
-ASTRA-sim sends a message when its node is ready, and a receive that comes later takes no time. Where the measured send
-waited for its receiver, the receiver's kernel sends a few bytes back as soon as it can start, and the send waits for
-them. Sends and collectives take the place of communication, so they follow each other in the common order; a receive
-takes none, and follows only what its kernel follows.
+"""Communication as ASTRA-sim runs it: types, sizes, peers, groups and one order on which it neither stops nor hangs. It
+sends a message when its node is ready, and a late receive takes no time. Where the measured send waited for its
+receiver, the receiver's kernel sends a few bytes back as soon as it can start, for which the send waits.
 """
 
 import dataclasses
@@ -60,12 +56,7 @@ Reasons = list[tuple[str, Bool]]
 
 
 def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
-    """Returns the graph with a node for every message; the same graph if it has no coalesced messages. O((n + e) log
-    n).
-
-    Sends come first, and each message follows the previous one: as they run in sequence, a receive must not block a
-    send for which its own sender waits.
-    """
+    """Returns the graph with a node for every message, in sequence, sends first; the same graph without any."""
     lists = {name: graph.attributes.get(several) for name, several in COALESCED.items()}
     sizes = lists["comm_size"]
     if not isinstance(sizes, Ragged) or not len(sizes.values):
@@ -148,9 +139,7 @@ def _grow(graph: ExecutionGraph, rows: Bool) -> int:
 
 
 def compute_unplayable(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Sets the type of communication on which the simulator would stop or hang to COMP, in place, so that it takes its
-    measured time; counted by the first reason that applies. Without a known world no rank counts as outside it.
-    """
+    """Makes communication on which the simulator would stop or hang COMP, in place, counted by the first reason."""
     rank, world, groups, counts = graph.number("rank", -1), all_ranks(graph), recorded_groups(graph), dict[str, int]()
     for reason, rows in _collective_reasons(graph, groups, rank, world) + _message_reasons(graph, rank, world):
         rows = rows & (graph.type != NodeType.COMP)
@@ -211,12 +200,7 @@ def number_groups_of(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
 def name_groups(
     graph: ExecutionGraph, groups: Groups, numbers: Mapping[RankList, int] | None, world: RankList | None
 ) -> dict[RankList, int]:
-    """Sets `pg_name` of collectives to the number of their group, "" for the whole world or an unknown group; returns
-    the numbers.
-
-    Collectives of groups with one member, or with a missing member, get no name. `pg_recorded` keeps the recorded name.
-    Without `numbers` the graph's own groups are numbered. Raises DataError for a group that `numbers` lacks.
-    """
+    """Sets `pg_name` to the number of the group, "" for the world and unknown ones, and returns the numbers."""
     collective, messages = graph.type == NodeType.COMM_COLL, np.isin(graph.type, MESSAGES)
     used = [groups.lists[number] for number in np.unique(groups.of_node[collective]).tolist() if number >= 0]
     named = dict.fromkeys(ranks for ranks in used if ranks != world and ranks in number_groups([ranks]))
@@ -250,12 +234,7 @@ def _in_common_order(graph: ExecutionGraph, chosen: Bool) -> Int64:
 
 
 def with_ready_messages(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Returns the graph with a node for each `ready_tag`.
-
-    A receive's node sends it after what its kernel depends on, and before the first collective that comes after the
-    message in the common order: that one takes the place of communication until all members are there, and one of them
-    may wait for the message. A send's node receives it.
-    """
+    """Returns the graph with a node for each `ready_tag`: the receiver sends it before any later collective."""
     order, tags = graph.integers("comm_order"), graph.integers("ready_tag")
     receives, sends = (np.flatnonzero((tags != ABSENT) & (graph.type == kind)) for kind in reversed(MESSAGES))
     if not len(receives) and not len(sends):

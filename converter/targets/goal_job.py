@@ -1,8 +1,4 @@
-"""The collectives and messages of a job for GOAL: which calls of all ranks are one, who takes part, and by which
-algorithm.
-
-`rank_communication` is what the job needs of each rank's graph before any of them is written.
-"""
+"""The communication of a job for GOAL: which calls of all ranks are one, who takes part, and by which algorithm."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -81,9 +77,7 @@ class GoalOptions:
 
 
 class RankCalls(NamedTuple):
-    """The calls of a rank; by row the bytes of an all-to-all for each member of its group, where they are known; and
-    when its last node ended, in ns since its first.
-    """
+    """The calls of a rank, the bytes of each all-to-all by member where known, and when its last node ended (ns)."""
 
     rank: int
     calls: Calls
@@ -103,10 +97,7 @@ def rank_communication(graph: ExecutionGraph, position: int) -> RankCalls:
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
-    """The ranks of a job as recorded, by position; when each began and ended, in ns on one clock; their collectives;
-    for each rank the rows of its nodes that take part in these, with the number of the collective, in an order that all
-    ranks share; and the network that the measured times of the messages fit.
-    """
+    """A job as recorded: begins and ends on one clock (ns), and the communicating rows of each rank in one order."""
 
     ranks: tuple[int, ...]
     begin_ns: Int64
@@ -118,12 +109,7 @@ class RecordedJob:
 
 
 def job_of(ranks: Sequence[RankCalls], options: GoalOptions, *, excess_time: bool = True) -> RecordedJob:
-    """Matches the calls of all ranks and chooses an algorithm for each match. With `excess_time` collectives keep the
-    time that they took beyond the fitted network. O(n log n) in the calls, and quadratic in the members of an
-    all-to-all.
-
-    Raises DataError for a rank that is there twice.
-    """
+    """Matches the calls of all ranks and chooses an algorithm for each; DataError for a rank that is there twice."""
     numbers = tuple(rank.rank for rank in ranks)
     if len(set(numbers)) < len(numbers):
         raise DataError(f"several graphs are of one rank, among {', '.join(map(str, numbers))}; give each rank once")

@@ -1,10 +1,6 @@
 """A job as a file in the GOAL language: what each rank computes for how long, what is sent where, who waits for whom.
-
-A node follows the last operations of its dependencies. Computation is a calc on the cpu of its lane, which takes the
-node's host delay, gap and duration; delays, which pass beside all work, are calcs on cpus of their own. Communication
-starts with a calc of its gap, goes on with the messages of its algorithm, and ends with a calc on its lane when all of
-them are over. Messages between two ranks are counted over all collectives, which have the same order on all ranks, so
-both ends give a message the same tag. Communication that no other rank recorded is a calc of its measured time.
+Computation is a calc on the cpu of its lane, which takes the node's host delay, gap and duration; delays have cpus of
+their own. Messages between two ranks are counted over all collectives, so both ends give one the same tag.
 """
 
 import heapq
@@ -29,26 +25,19 @@ from .goal_job import COMMUNICATION_WORDS, GoalOptions, RecordedJob, job_of, ran
 from .times import chain_gaps
 
 NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
-"""The nics for messages to other nodes, within the node, of the rank to itself, and for bytes that say that a receiver
-is ready: these do not wait behind others. Each further link has two nics, as the first has `NETWORK` and `NODE`.
-"""
+"""The nics for other nodes, the own node, the rank itself, and signs of readiness; each further link has two."""
 LARGEST_TAG = (1 << 32) - 2
 """A tag has 32 bits, and the last number means any tag."""
 LARGEST_COUNT = 256
 """A cpu is eight bits in GOAL."""
 MESSAGES = 0
-"""The cpu of messages to other ranks, the same on all ranks: an arriving message blocks the receiver's cpu that has the
-number of the sender's.
-"""
+"""The cpu of messages, the same on all ranks, as an arriving message blocks the cpu with the sender's number."""
 MESSAGES_OF_LANES = "messages"
 
 
 @dataclass(slots=True)
 class GoalRank:
-    """A rank of the file: its number there and in the job, its node and GPU, when it began and ended in the measured
-    run on a clock of all ranks, the lane of each cpu, and the number of its operations by verb; for how long its
-    collectives were beyond the fitted network, and how long all of them took from the last arrival on.
-    """
+    """A rank of the file, with its times in the measured run, the lane of each cpu, and its operations by verb."""
 
     number: int
     rank: int
@@ -64,9 +53,7 @@ class GoalRank:
 
 @dataclass(slots=True)
 class GoalReport:
-    """The ranks of a GOAL file, the number of its communications by how they are done, and the bytes sent to other
-    ranks, and the network that the measured times of the messages fit.
-    """
+    """The ranks of a GOAL file, how its communications are done, the bytes sent to other ranks, and the network."""
 
     ranks: list[GoalRank]
     communication: dict[str, int]
@@ -84,12 +71,8 @@ def write_goal(
     excess_time: bool = True,
     max_messages: int = MOST_MESSAGES,
 ) -> GoalReport:
-    """Writes a job. `read` returns the graph of the rank at a position of the job, and is called twice for each, so
-    that one graph at a time is in memory. With `start_offsets` each rank begins when it did in the measured run, else
-    all at once. With `excess_time` collectives keep the time that they took beyond the fitted network.
-
-    The file is written whole or not at all. Raises DataError where the graphs are not of one job, or hold more than
-    GOAL allows, or more than `max_messages` of one rank, before any of them is made.
+    """Writes a job, whole or not at all. `read` is called twice for each rank, so that one graph at a time is in
+    memory. Raises DataError where graphs are not of one job, or hold more than GOAL or `max_messages` of a rank allow.
     """
     communication = [rank_communication(read(number), number) for number in range(ranks)]
     job = job_of(communication, options, excess_time=excess_time)
@@ -125,10 +108,7 @@ def _rank(job: RecordedJob, number: int, options: GoalOptions) -> GoalRank:
 
 
 class Operation(NamedTuple):
-    """A "calc" of `amount` ns, or a "send" or "recv" of `amount` bytes.
-
-    `after` are the operations that must be over before it, `after_begin` those that must have begun.
-    """
+    """A "calc" of ns, or a "send" or "recv" of bytes, which follows the ends, or begins, of other operations."""
 
     verb: str
     amount: int
@@ -157,10 +137,7 @@ def _lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
 
 
 class _Messages(NamedTuple):
-    """The rank's messages in one collective. Their `after` are positions among these.
-
-    The collective is over for the rank `rest_ns` after the messages at the positions `last` are.
-    """
+    """A rank's messages in one collective, which is over for it `rest_ns` after those at the positions `last`."""
 
     messages: list[Operation]
     last: list[int]
@@ -168,10 +145,7 @@ class _Messages(NamedTuple):
 
 
 def _rank_messages(job: RecordedJob, rank: int, options: GoalOptions) -> dict[int, list[_Messages]]:
-    """Returns, by row of its graph, the collectives of the rank at a position of the job, as messages. O(messages).
-
-    Raises DataError where there are more messages from one rank to another than tags.
-    """
+    """Returns the collectives of a rank as messages, by row; DataError for more messages between two than tags."""
     by_row: defaultdict[int, list[_Messages]] = defaultdict(list)
     tags, per_node = Counter[tuple[str, int]](), options.gpus_per_node or 1
     for row, number in job.nodes[rank]:
@@ -197,9 +171,7 @@ def _rank_messages(job: RecordedJob, rank: int, options: GoalOptions) -> dict[in
 
 
 class Cpus(NamedTuple):
-    """The cpu of each node (-1 for metadata), the name of each cpu, and `lanes`, the number of the cpus before those of
-    delays; they run in the order of the nodes.
-    """
+    """The cpu of each node (-1 for metadata), and the cpus' names; those of delays come after the `lanes`."""
 
     of_node: Int64
     names: list[str]
@@ -252,9 +224,7 @@ def _without_overlap(start: Int64, end: Int64) -> Int64:
 def _rank_program(
     graph: ExecutionGraph, rank: int, begin_ns: int, messages: Mapping[int, list[_Messages]], options: GoalOptions
 ) -> tuple[list[Operation], list[str]]:
-    """Returns the operations of the rank at a position of the job, which began at `begin_ns`, each after those for
-    which it waits; and the names of its cpus. O(n + e + messages).
-    """
+    """Returns the operations of the rank at a position, each after those for which it waits, and its cpus' names."""
     times, crosses = measured_times(graph), options.simulator == "loggopsim"
     cpus = cpus_of(graph, times, [MESSAGES_OF_LANES] if crosses else [])
     operations: list[Operation] = []
@@ -280,11 +250,7 @@ def _rank_program(
 
 
 def _waits(graph: ExecutionGraph, times: MeasuredTimes, edges: Edges, first: Int64, begin_ns: int) -> Int64:
-    """Returns the time (ns) on the cpu between the end of each node's dependencies and the node.
-
-    The `first` nodes of lanes, and delays without dependencies, start at their measured time; the rank began `begin_ns`
-    after the first rank.
-    """
+    """Returns the ns on the cpu from the end of each node's dependencies to the node; first nodes start as measured."""
     is_root = np.bincount(edges.target, minlength=len(graph)) == 0
     starts_as_measured = graph.is_delay.copy()
     starts_as_measured[first] = True
@@ -294,12 +260,7 @@ def _waits(graph: ExecutionGraph, times: MeasuredTimes, edges: Edges, first: Int
 
 
 def _communicate(operations: list[Operation], cpu: int, collectives: list[_Messages], cpu_of_messages: int) -> None:
-    """Appends the messages of all collectives of a node, after the last operation so far, and the calc
-    that ends them.
-
-    The messages of a collective leave a nic in their order. Otherwise a piece that is passed on may take turns with the
-    rest of its block, and the next member waits for either.
-    """
+    """Appends the messages of a node's collectives, in their order on a nic, and the calc that ends them."""
     begin = len(operations) - 1
     last: list[int] = []
     for collective in collectives:
@@ -316,14 +277,8 @@ def _communicate(operations: list[Operation], cpu: int, collectives: list[_Messa
 
 
 def _cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) -> list[Operation]:
-    """Returns the operations, with messages of the rank to itself where one waits for another cpu. O(n + e).
-
-    In LogGOPSim an operation that requires one on another cpu starts when its own cpu is free, even if the other one
-    has only begun: `requires` gives the order, but time passes only within a cpu, or through a nic, which sends
-    messages in order. So an operation that is awaited elsewhere sends the rank a byte when it has ended, and the
-    operation that waits first sends another byte after that one, both through a nic of their own.
-
-    Operations on the cpus below `lanes` keep their order.
+    """Returns the operations, with messages of the rank to itself where one waits for another cpu. In LogGOPSim
+    `requires` gives only the order between cpus: time passes within a cpu, or through a nic.
     """
     awaited = {
         source for operation in operations for source in operation.after if operations[source].cpu != operation.cpu

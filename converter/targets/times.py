@@ -1,9 +1,6 @@
-"""Times as ASTRA-sim takes them: waits, offsets and excess time as nodes, overlaps once, operations and bytes.
-
-A simulator that models communication gives each collective the time of a network, starts all ranks at once, and runs
-one host node, one computation and one communication of a rank at a time. What the measured run waited beside that
-becomes nodes of its own, and each moment counts for one node of a kind only. In roofline mode a computation takes as
-long as its operations at the peak or its bytes, whichever is longer; its measured duration is not read.
+"""Times as ASTRA-sim takes them: waits, offsets and excess time as nodes, overlaps once, operations and bytes. It runs
+one host node, one computation and one communication of a rank at a time, so each moment counts for one node of a kind
+only. In roofline mode a computation takes as long as its operations at the peak or its bytes.
 """
 
 import dataclasses
@@ -31,11 +28,8 @@ HOST_DELAY, EXCESS_TIME, START_OFFSET = "host delay", "beyond the fitted network
 AFTER_MESSAGES = "after the last messages"
 """The names of the nodes that are added."""
 WAITING = (IDLE, UNRECORDED)
-"""Names of host nodes that wait."""
 FIRST_BYTES = 1 << 16
-"""Least bytes of a node without dependencies: the simulator stops at an event of 0 ns at its start, and no memory moves
-so many bytes within 1 ns.
-"""
+"""Least bytes of a node without dependencies, as the simulator stops at an event of 0 ns at its start."""
 LEAST_PEAK, MOST_PEAK = 1e-6, 1e6
 """TFLOP/s and GB/s between which times and numbers of operations fit 64 bits."""
 HALF_NS = 0.5
@@ -75,9 +69,7 @@ def roofline_of(text: str) -> Roofline:
 
 @dataclass(slots=True)
 class Lowering:
-    """The number of each rank list of the job, if they are known, the peaks of roofline mode, if that is to run, how
-    much later than the first rank this one began, and the changes so far.
-    """
+    """What the passes know of the job, such as the number of each rank list, and the changes so far."""
 
     groups: Mapping[RankList, int] | None
     roofline: Roofline | None
@@ -103,11 +95,7 @@ class Lowering:
 
 
 def with_delay_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Returns the graph without `host_delay_ns` on communication, whose duration the simulator computes, but with nodes
-    of no length that have it instead; in roofline mode without that and gaps on computation of known work, too.
-
-    Each of these stands between a node and its dependencies. Control dependencies are lost if there is one.
-    """
+    """Returns the graph with nodes for host delays of what the simulator times; control dependencies are lost then."""
     graph = _waiting_before(graph, lowering, np.isin(graph.type, COMMUNICATION), ("host_delay_ns",))
     return (
         _waiting_before(graph, lowering, has_work(graph), ("host_delay_ns", "gap_ns")) if lowering.roofline else graph
@@ -133,14 +121,8 @@ def _waiting_before(graph: ExecutionGraph, lowering: Lowering, before: Bool, par
 
 
 def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Returns the graph with a node of whole µs after each collective that has `excess_ns`, before everything that
-    depends on the collective.
-
-    What a collective took beyond the fitted network in the measured run, such as contention or waiting for ranks that
-    were not traced, would be lost in a simulator that models communication, and the run end early.
-    The nodes are broadcasts, which the simulator runs for their duration: they take the place of communication, as the
-    collective did. They take time in the simulator only: their measured length is 0, and `duration_micros` of the
-    collective is that much shorter, so that both together take the measured time in replay mode.
+    """Returns the graph with a broadcast, which the simulator runs for its duration, for the `excess_ns` of each
+    collective. Its measured length is 0, and `duration_micros` of the collective that much shorter.
     """
     excess = graph.integers("excess_ns", 0)
     whole_us = np.minimum((excess + 500) // 1000, graph.duration_micros.astype(np.int64))
@@ -172,11 +154,7 @@ def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
 
 
 def with_start_offset(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Returns the graph with a node of the rank's start offset before all others, of whole µs; the same graph for less
-    than half a µs.
-
-    The node takes time in the simulator only: it has no measured length, and starts with the recording of the rank.
-    """
+    """Returns the graph with a node of the rank's start offset, in whole µs, before all others."""
     offset_ns = lowering.start_offset_ns
     lowering.add(Change.START_OFFSET, offset_ns / 1000)
     whole_us = (offset_ns + 500) // 1000
@@ -197,12 +175,8 @@ def with_start_offset(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGra
 
 
 def with_node_after_messages(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
-    """Returns the graph with a host node of 1 µs after all messages on which nothing depends; the same graph if it has
-    none of these or no host node.
-
-    The node takes time in the simulator only: it has no measured length. v1 has no event for a node of 0 µs. v3 stops
-    where the last event of a rank with host nodes is a send or receive: it reports the end of the rank from within the
-    network, where nothing catches what it throws.
+    """Returns the graph with a host node of 1 µs after all messages on which nothing depends. v1 has no event for 0 µs,
+    and v3 stops where the last event of a rank with host nodes is a send or receive.
     """
     data, count = data_edges(graph), len(graph)
     is_message = np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
@@ -227,11 +201,8 @@ def in_order_of_ends(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
 
 
 def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Sets `duration_micros` in place: whole µs that keep the total of each thread and stream. `duration_ns` stays.
-
-    Nodes of one kind that ran at the same time on several threads or streams would run in sequence and take longer. So
-    each moment counts for one node of a kind only: for the one that ended first of those that worked, as others depend
-    on ends; and for waiting (idle host time, host delays, gaps) only where none worked.
+    """Sets `duration_micros` in place: whole µs that keep the total of each thread and stream. As nodes of one kind run
+    in sequence, each moment counts for one of them, and for waiting only where none worked.
     """
     on_host, communicates = ~graph.is_activity & ~graph.is_delay, np.isin(graph.type, COMMUNICATION)
     lanes, data = rewiring.lanes_of(graph), data_edges(graph)
@@ -267,14 +238,8 @@ def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
 
 def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) -> tuple[Ns, Ns]:
     """Returns the gap of each activity after other activities, and by how much each node starts earlier with it.
-
-    `gap_ns` is the measured time since a launch or since other activities, whichever came later, so a latency where the
-    host launched just in time. A simulator that adds it to every start adds up latencies where a what-if has activities
-    queue. So each activity gets the gap after other activities here, whatever released it; those that follow it run
-    earlier, or later, by the difference, and one that anything but the next activity waits for makes up for it.
-
-    Communication, activities that the host or a delay waits for and those without dependencies or dependents end as
-    measured, as far as a gap of 0 allows. Gaps become longer than measured only with `lengthen`. O((n + e) log n).
+    `gap_ns` is a launch latency where the host launched just in time, which adds up where a what-if has activities
+    queue. What others wait for ends as measured, as far as a gap of 0 allows. O((n + e) log n).
     """
     measured, chain = graph.integers("gap_ns", 0), graph.integers("chain_gap_ns")
     changed = chain != ABSENT if lengthen else (chain != ABSENT) & (chain < measured)
@@ -304,11 +269,7 @@ def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) ->
 
 
 def uncovered(spans: Intervals, others: Intervals) -> Int64:
-    """Returns how many ns of each span neither the other spans cover, nor spans of its own kind that ended sooner.
-    O(n log n).
-
-    For spans 0–10 and 6–12 and the other span 2–5, 7 are left of the first and 2 of the second.
-    """
+    """Returns how many ns of each span neither the others cover, nor spans of its own kind that ended sooner."""
     # on a clock that stops during other spans, only the spans themselves overlap
     begin = spans.start - covered_until(spans.start, others)
     stop = spans.end - covered_until(spans.end, others)
@@ -338,12 +299,7 @@ def computes(graph: ExecutionGraph) -> Bool:
 
 
 def with_known_work(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Gives computations of the device at least one operation and one byte, in place.
-
-    Nodes that only move bytes then take the time of their bytes. Without peaks, nodes that take no time, such as
-    delays, take none, and unknown work stays unknown. With peaks both get the work of `duration_micros` at either
-    peak, so that their duration stays.
-    """
+    """Gives computations of the device at least one operation and one byte, in place, so that they take their time."""
     peaks, computing, has_known_work = lowering.roofline, computes(graph), has_work(graph)
     waits = computing & ~has_known_work & (graph.is_delay | (graph.duration_ns == 0))
     if peaks or has_known_work.any():
@@ -365,11 +321,7 @@ def with_known_work(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph
 
 
 def idle_rank(rank: int) -> ExecutionGraph:
-    """Returns the graph of a rank that takes no part in a job, for a simulator that cannot run a network of one rank.
-
-    It is one computation of 1 µs, as a graph without nodes does not run; in roofline mode of the least work that takes
-    any time.
-    """
+    """Returns the graph of a rank that takes no part in a job: one computation of 1 µs, as empty graphs do not run."""
     ones, no_dependencies = np.ones(1, np.int64), Ragged.of([[]])
     return ExecutionGraph(
         id=NodeIds(ones), name=Categorical.of(["no work"]), type=np.array([NodeType.COMP], np.uint8),

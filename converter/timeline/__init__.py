@@ -1,7 +1,4 @@
-"""The time of a run: linked ops and calls in, slices, waits and idle time of every thread out, and the rules' context.
-
-With it what passed between the release of each device activity and its start: the usual latency or gap, and delays.
-"""
+"""The time of a run: slices, waits and idle time of every thread, the rules' context, and what delays activities."""
 
 from .context import ConversionContext
 from .delays import UNRECORDED, Delays, GraphNodes, StartTiming, by_cause, concurrency_limit, find_delays, start_timing

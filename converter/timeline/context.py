@@ -13,11 +13,7 @@ from .timeline import Timeline
 
 @dataclass
 class ConversionContext:
-    """A linked trace, its host timeline, and the numbers of their nodes.
-
-    Nodes are numbered from 0 on: the timeline's host nodes, the activities, and an `unrecorded host` node for each
-    activity without a call. All times are on the host's clock.
-    """
+    """A linked trace on the host's clock, its timeline, and the numbers of their nodes, host nodes first."""
 
     linked: LinkedTrace
     timeline: Timeline
@@ -56,11 +52,7 @@ class ConversionContext:
 
     @cached_property
     def released(self) -> Ns:
-        """The latest time at which each activity without a launch call can have been submitted to the device.
-
-        That is its measured start. An activity that starts just after the previous one of its stream has ended was
-        submitted when the previous one was.
-        """
+        """When activities without a call were submitted at the latest: at their start, or with the one just before."""
         activities, order = self.linked.activities, self.stream_sorted
         previous = self.stream_previous[order]
         gap = of_name(self.linked.info.machine.gap, "").upper
@@ -77,10 +69,7 @@ class ConversionContext:
 
     @cached_property
     def backlog_until(self) -> Ns | None:
-        """When the backlog of each activity's stream ended, -1 for none. None for a whole trace.
-
-        The backlog of a part of a trace is the work from before the part that kept the stream busy.
-        """
+        """When work from before a part of a trace ended on each activity's stream, -1 for none; None without parts."""
         activities, info = self.linked.activities, self.linked.info
         if info.backlog_until is None:
             return None

@@ -1,12 +1,6 @@
-"""What passes between the release of an activity and its start: a usual part, and a delay with its cause and node.
-
-An activity usually starts a launch latency after its launch, or a gap after the activities that it follows, whichever
-comes later. The later one is taken to have released it. The run does not show the other one, which is taken as usual.
-A device was full if it never ran more than so many activities at once, and if late activities that were ready while it
-ran so many started just as another one ended, more often than by chance.
-
-A delay is what no dependency explains. A trace shows three causes: launch calls whose activities the profiler lost, a
-device that was busy throughout, and a stream that still had a backlog when recording began.
+"""What passes between the release of an activity and its start: a usual part, and a delay with its cause and node. An
+activity usually starts a launch latency after its launch, or a gap after the activities that it follows: the later one
+released it. A device was full if late activities started just as others ended, more often than by chance.
 """
 
 from dataclasses import dataclass
@@ -36,11 +30,7 @@ LOWEST = -(1 << 62)
 
 @dataclass(slots=True, repr=False)
 class StartTiming(columns.SummaryRepr):
-    """A row for each activity, in ns: the `latency` after its launch, the `gap` after its predecessors on the device,
-    and the `delay` beyond these.
-
-    The delay follows the node `after`, -1 for none. That node is the launch where `by_launch` is set.
-    """
+    """By activity, in ns: launch latency, gap after predecessors, and delay beyond these after a node, or -1."""
 
     latency: Int64
     gap: Int64
@@ -63,10 +53,7 @@ def release(context: ConversionContext, edges: Edges) -> tuple[Ns, Ns]:
 
 
 def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool | None = None) -> StartTiming:
-    """Splits the time of every activity since its release. O(n log n).
-
-    Activities that `waited_for_slot`, as a full device ran others, are late even if they took no longer than usual.
-    """
+    """Splits the time of every activity since its release; those that `waited_for_slot` on a full device are late."""
     start, first = context.linked.activities.start, context.activities_from
     if waited_for_slot is None:
         waited_for_slot = np.zeros(len(start), np.bool_)
@@ -107,10 +94,7 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
 def _typical_latencies(
     context: ConversionContext, launched: Ns, ready: Ns, waited_for_slot: Bool
 ) -> tuple[LatencyColumns, LatencyColumns]:
-    """Returns the usual launch latency by API and the usual gap by category, a row for each activity.
-
-    Both are measured on activities of which it is certain what released them, and the machine's where there are none.
-    """
+    """Returns by activity the usual launch latency of its API and gap of its category, or those of the machine."""
     activities, calls, machine = context.linked.activities, context.linked.calls, context.linked.info.machine
     start, call = activities.start, activities.call_row
     api = Categorical(np.append(calls.name.codes, np.int32(-1))[call], calls.name.table)
@@ -152,11 +136,7 @@ def _running(starts: Int64, ends: Int64, time: Int64) -> Int64:
 
 @dataclass(slots=True)
 class Delays:
-    """A row for each delay: `activity` is delayed from `start` for `length` ns after the node `after`, -1 for after the
-    trace's start.
-
-    `by_launch` is whether a launch, not the device, released the activity; `cause` is a Delay.
-    """
+    """A row for each delay: from `start` for `length` ns after the node `after`, -1 for after the trace's start."""
 
     activity: ActivityRows
     after: NodeNumbers
@@ -174,10 +154,7 @@ class Delays:
 
 
 def find_delays(context: ConversionContext, timing: StartTiming, waited_for_slot: Bool) -> Delays:
-    """Returns the delays of a run, in the order in which their activities began.
-
-    A delay by the start of recording lasts from the trace's start on. O(n log n).
-    """
+    """Returns the delays of a run, in the order in which their activities began."""
     late = _in_time(context, timing.delay > 0)
     cause = _causes(context, timing, waited_for_slot, late)
     backlog_until = _backlog_until(context, timing, late, cause)
@@ -233,11 +210,7 @@ def _causes(context: ConversionContext, timing: StartTiming, waited_for_slot: Bo
 
 
 def _backlog_until(context: ConversionContext, timing: StartTiming, late: ActivityRows, cause: Int64) -> Int64:
-    """Returns until when work from before the trace delayed each activity, -1 for not at all.
-
-    A part of a trace knows its backlog. In a whole trace a stream is taken to have had one if its first activity was
-    launched early and started late, though no recorded work was in its way.
-    """
+    """Returns until when work from before the trace delayed each activity, -1 for not at all."""
     activities = context.linked.activities
     if context.backlog_until is not None:
         extra = np.where(~timing.by_launch, timing.delay, 0)
@@ -268,9 +241,7 @@ def by_cause(all_delays: Delays) -> tuple[dict[str, int], dict[str, float]]:
 
 @dataclass(slots=True)
 class GraphNodes:
-    """The nodes of a graph by number: those of the context, then `delays`, then the rows of ops with metadata
-    (`groups`). Their columns are in the `order` of the graph, once that is known.
-    """
+    """The nodes of a graph by number: the context's, `delays`, and rows of ops with metadata, in an `order`."""
 
     context: ConversionContext
     delays: Delays

@@ -1,13 +1,6 @@
 """Cuts the timeline of every host thread into nodes: slices of ops, calls outside ops, waits for the device, idle time.
-
-A thread is cut where an op begins or ends, where a call launches, around blocking calls, and at hand-offs to other
-threads. An op from 0 to 9 whose call launches at 4 becomes a slice from 0 to 4, which launches, and one from 4 to 9.
-Time belongs to the innermost span that encloses it; slices that are too short are folded into a neighbour on their
-thread. Time in which a thread only waited has no node: the node after it waits instead. All times are int64 ns.
-
-Host work before a submission delays the activity, later work does not: activities may start before their call returns.
-A cudaStreamSynchronize from 10 to 50 µs whose stream was done at 40 waits from 10 to 40, and works from 40 to 50. If
-calls of that name take 2 µs when they have nothing to wait for, it returns from 40 to 48, and works from 48 to 50.
+Time belongs to the innermost span that encloses it; slices that are too short are folded into a neighbour. A
+cudaStreamSynchronize from 10 to 50 µs whose stream was done at 40 waits until 40, and works from 40 to 50.
 """
 
 from dataclasses import dataclass
@@ -25,10 +18,7 @@ SHORT, MOST_FOLDED = 1_000, 0.2
 
 
 def submit_times(linked: LinkedTrace) -> Int64:
-    """Returns when each call submitted its work (ns), ABSENT for calls without activities.
-
-    That is the end of the call, or a launch latency before its first activity if that activity starts earlier.
-    """
+    """Returns when each call submitted its work (ns), else ABSENT: at its end, or a latency before its activity."""
     calls, activities = linked.calls, linked.activities
     first = np.full(len(calls), FOREVER, np.int64)
     has_call = activities.call_row >= 0
@@ -39,11 +29,7 @@ def submit_times(linked: LinkedTrace) -> Int64:
 
 
 def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
-    """Returns the submit times, but copies for which the device was not ready are submitted as soon as copies of their
-    kind usually are.
-
-    Either the host was slow to launch a copy or the device to start it: the one that took its usual time was not.
-    """
+    """Returns the submit times; copies for which the device was not ready count as submitted as soon as is usual."""
     calls, activities, machine = linked.calls, linked.activities, linked.info.machine
     # activities for which their own calls waited
     awaited = linked.host_waits.source_row >= 0
@@ -78,11 +64,8 @@ def _ready_ns(linked: LinkedTrace) -> Int64:
 
 @dataclass(slots=True)
 class Blocking:
-    """Blocking calls, by call row. The host only waits from `since` to `until`; from `until` to `end` the call works
-    again.
-
-    `return_ns` is how long before `until` the awaited work ended: the latency of the return. `call_ns` is what a call
-    of that name costs beyond `until` to `end` if it does not have to wait. One of the two is 0.
+    """Blocking calls, by call row, which only wait from `since` to `until`. The awaited work ended `return_ns` before
+    `until`, or `call_ns` is what such a call costs without a wait.
     """
 
     call: CallRows
@@ -127,14 +110,9 @@ def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
 
 @dataclass(slots=True, repr=False)
 class Timeline(columns.SummaryRepr):
-    """n host nodes, by thread and then in program order.
-
-    `op_row` and `call_row` are the op (for a slice) or call (for a call outside ops, or a wait) of each node, -1 for
-    none; `is_wait` are nodes that wait for the device, `communicates` those that communicate for their op. For each
-    call, `launch_node` is the slice that launches it and `sync_node` the wait of a blocking call, -1 for other calls.
-    `handoff_source_node` and `handoff_target_node` are the nodes at both ends of each hand-off between threads. A wait
-    begins `return_ns` after the end of what it awaited, and `call_ns` after the node before it; both are 0 for other
-    nodes.
+    """Host nodes, by thread and then in program order; -1 for no op or call. By call, `launch_node` is the slice that
+    launches it and `sync_node` the wait of a blocking one. A wait begins `return_ns` after the end of what it awaited,
+    and `call_ns` after the node before it.
     """
 
     is_wait: Bool
@@ -199,10 +177,7 @@ def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:
 
 @dataclass(slots=True, repr=False)
 class HostSpans(columns.SummaryRepr):
-    """Ops, then calls outside ops. One of `op_row` and `call_row` identifies each row; `parent` is a row of this table.
-
-    `of_call` is the row of each call, or of the op that encloses it.
-    """
+    """Ops, then calls outside ops; `parent` is a row here, `of_call` the row of each call or of the op around it."""
 
     thread: Int64
     start: Int64
@@ -239,10 +214,7 @@ def _host_spans(linked: LinkedTrace) -> HostSpans:
 
 
 class HostNodes(NamedTuple):
-    """n nodes. `span` is a row of HostSpans, -1 for idle time; `call` is the call that launches or waits, -1 for none.
-
-    `order_ns` orders nodes of no length at the same time.
-    """
+    """Nodes by row of HostSpans, -1 for idle time, and their call; `order_ns` orders those of no length."""
 
     thread: Int64
     start: Int64
@@ -343,10 +315,7 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
 
 
 def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:
-    """Returns a node of no length for each launch at whose submit time no slice of its own op ends.
-
-    Slices that end there get the call of the launch, in place.
-    """
+    """Returns a node of no length for each launch at whose submit time no slice of its own op ends."""
     calls = linked.calls
     launch = np.flatnonzero(submit_ns != ABSENT)
     if len(work.start):
@@ -384,11 +353,7 @@ def _communicating(linked: LinkedTrace, nodes: HostNodes, op_rows: RowMap[OpRows
 
 
 def _fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int | None, is_kept: Bool) -> HostNodes:
-    """Gives the time of slices shorter than `shortest` ns to the next node of the thread, or else to the previous one.
-
-    Nodes that `is_kept` marks are not folded. A launch is at its slice's end and never moves. No slice is folded into a
-    wait, nor across time in which the thread waited.
-    """
+    """Gives the time of slices shorter than `shortest` ns to the next node of the thread, else to the previous one."""
     # the start of a wait and of a hand-off's target must not move, nor the end of a launch, a wait and a source
     fixed_start, fixed_end = nodes.is_wait.copy(), nodes.call >= 0
     sources, targets = nodes.at_handoffs(handoffs)

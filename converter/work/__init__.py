@@ -1,7 +1,4 @@
-"""The work of every kernel, operations and bytes, from the op that launched it, and the lifetimes of storages.
-
-The input is a linked trace with the caller of each op, the output a column of each. Unknown work is absent and counted.
-"""
+"""The work of every kernel, operations and bytes, from the op that launched it, and the lifetimes of storages."""
 
 from .kernel_work import RULES, KernelWork, Lifetimes, Work, kernel_work, lifetimes, live_bytes, work_of
 from .recorded_op import RecordedOp, Tensor, Unknown

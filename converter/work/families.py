@@ -1,7 +1,4 @@
-"""Families of ops that work element by element or move bytes, as tables: which ops, their steps, bytes and results.
-
-Element-wise ops, reductions and their kin, optimizer steps, copies, sets, gathers and scatters.
-"""
+"""Families of ops that work element by element or move bytes, as tables: which ops, their steps, bytes and results."""
 
 from collections.abc import Iterator
 from math import prod

@@ -1,15 +1,6 @@
-"""The work of every kernel of a linked trace, from the op that launched it; of copies and sets, from their size; and
-the time for which each storage lives, as far as the ops that name it show.
-
-A kernel belongs to the op that launched it, if there is a rule for that; otherwise to the nearest enclosing op with a
-rule, unless other launching ops inside that one do its work. The kernels of an op share its operations and bytes in
-proportion to their measured time, so sums are the op's, and all kernels have its operations per byte. The work of ops
-that were recorded alike is computed once.
-
-A storage lives from the start of the op that first has it among its results to the end of the last op that names it;
-one that is named without having been made lives from the start of the recording. Ids of storages are reused once a
-storage is freed: an op that has one among its results, but not among its inputs, has made a new storage. Ops also list
-what the ops they called made, so the innermost of nested ops has made it.
+"""The work of every kernel of a linked trace, from the op that launched it, and the time for which each storage lives.
+A kernel belongs to its op or the nearest enclosing one that has a rule; kernels of an op share its work by time. Ids of
+storages are reused: an op that has one among its results, but not its inputs, has made a new storage.
 """
 
 import re
@@ -28,7 +19,6 @@ from . import families, products
 from .recorded_op import LARGEST, Family, RecordedOp, Rule, Unknown, moved, recorded_by_device, recorded_by_host
 
 RULES: dict[str, Rule] = families.RULES | products.RULES
-"""The rules by the op's name."""
 BACKEND, TRITON_BACKEND, PREFIX = "kernel_backend", "triton", "triton_"
 """The attribute that names the backend of a kernel, its value for Triton, and the prefix of the names of such ops."""
 WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device", re.IGNORECASE)
@@ -38,9 +28,7 @@ BEFORE = -1
 
 
 class Work(NamedTuple):
-    """The work of an op: floating-point operations (None if not known), bytes read and written, and bytes of an element
-    of its largest tensor, which shows the number format (0 if not known).
-    """
+    """Operations (None if not known), bytes moved, and bytes of an element of the largest tensor (0 if not known)."""
 
     operations: int | None
     bytes: int
@@ -75,10 +63,7 @@ def _work_at(ops: Ops, row: int) -> Work | None:
 
 
 def working_ops(launching: OpRows, tree: Tree, ops: Ops) -> OpRows:
-    """Returns, for each launching op, the op whose work its kernels do, -1 where there is none. O(n log n).
-
-    `tree` has the ops by the ones that called them.
-    """
+    """Returns for each launching op the op whose work its kernels do, -1 where there is none."""
     numbers = {name: get_args(Family).index(rule.family) for name, rule in RULES.items()}
     family_of = ops.name.numbers(lambda name: numbers.get(name, -1), -1)
     op_has_rule = (family_of >= 0) | ops.name.where(lambda name: name.startswith(PREFIX))
@@ -111,12 +96,7 @@ def shares(total: int, times: Sequence[int]) -> list[int]:
 
 @dataclass(slots=True, repr=False)
 class KernelWork(SummaryRepr):
-    """Columns by activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an
-    element. Communication has none. `op_row` is the op whose work the activity does, -1 where not known.
-
-    `with_work` counts activities with work, `without_work` those without, by the name of their op. `with_work_ns` of
-    `total_ns` is the time of activities with work.
-    """
+    """Columns by activity, ABSENT where not known: operations, bytes moved, bytes of an element, and the op."""
 
     operations: Int64
     bytes: Int64
@@ -129,10 +109,7 @@ class KernelWork(SummaryRepr):
 
 
 def kernel_work(linked: LinkedTrace, tree: Tree) -> KernelWork:
-    """Returns the work of all activities. Linear in activities, ops and their texts, apart from sorts.
-
-    `tree` has the ops by the ones that called them.
-    """
+    """Returns the work of all activities; `tree` has the ops by the ones that called them."""
     activities = linked.activities
     found = np.full((len(activities), 3), ABSENT, np.int64)
     op_row = OpRows(np.full(len(activities), -1, np.int64))
@@ -185,9 +162,7 @@ def _shared_work(ops: Ops, op: OpRows, times: Int64) -> tuple[Int64, Bool]:
 
 
 class Lifetimes(NamedTuple):
-    """Storages in order of id, then time: their device (HOST for the host), size in bytes, lifetime in ns, and the row
-    of the op that made each, BEFORE if it existed before the recording.
-    """
+    """Storages by id, then time: device, bytes, lifetime in ns, and the op that made each, BEFORE for earlier ones."""
 
     storage: Int64
     device: Int64

@@ -1,9 +1,4 @@
-"""Families of ops that multiply: matrix products, convolutions and attention, by the shapes of their arguments.
-
-Matrix products are single, batched, with an addend, linear, quantised and grouped; convolutions have any number of
-dimensions, are transposed and grouped, and have gradients of input and weight; attention is flash, memory-efficient,
-cuDNN's and overridden, forward and backward.
-"""
+"""Families of ops that multiply: matrix products, convolutions and attention, by the shapes of their arguments."""
 
 from collections.abc import Callable
 from math import prod
@@ -52,10 +47,7 @@ def _packed(op: RecordedOp) -> tuple[Shape, Shape]:
 
 
 def _grouped(op: RecordedOp) -> int:
-    """Returns the operations of a product of groups that are concatenated in a matrix without a dimension for them.
-
-    (m, k) by (g, k, n) and (g, m, k) by (k, n) multiply each row or column once; (m, k) by (k, n) has its groups in k.
-    """
+    """Returns the operations of a product whose groups are concatenated, so that each row or column counts once."""
     left, right = op.shape(0), op.shape(1)
     if len(left) == len(right) == 3:
         return product(left, right)[0]
@@ -272,9 +264,7 @@ def _attended(op: RecordedOp) -> int:
 
 
 def _attention_results(op: RecordedOp) -> list[Tensor]:
-    """Returns a result like the query but as wide as values, and the logarithm of each query's sum (float); backward
-    the gradients of query, key and value.
-    """
+    """Returns a result like the query but as wide as values, and the log-sums; backward the three gradients."""
     if op.name.endswith("backward"):
         return [op.tensor(position).like(op.shape(position), position) for position in (1, 2, 3)]
     query, (heads, queries, _, _, value_width) = op.tensor(0), _sizes(op)

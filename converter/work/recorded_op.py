@@ -1,7 +1,4 @@
-"""An op with its arguments and results, and the rules that compute its work.
-
-Rules work on records of one kind, whichever trace recorded the op; what does not follow from them is `Unknown`.
-"""
+"""An op with its arguments and results, and the rules that compute its work; what does not follow is `Unknown`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -36,11 +33,7 @@ class Unknown(Exception):
 
 
 class Tensor(NamedTuple):
-    """A tensor: its extents, bytes of an element, distinct elements in memory, and a number of its memory, which views
-    share.
-
-    `dtype` is known for arguments of ops that only the device trace has.
-    """
+    """A tensor: extents, bytes of an element, distinct elements, and the number of its memory, which views share."""
 
     shape: Shape
     item: int
@@ -257,11 +250,7 @@ def unknown_results(op: RecordedOp) -> list[Tensor]:
 
 
 class Rule(NamedTuple):
-    """How to compute the work of an op: its operations, and the bytes `moved`. `steps` are its operations per element,
-    where the family counts so.
-
-    `results` computes results from the arguments, for ops whose results were not recorded. All functions raise Unknown.
-    """
+    """How to compute an op's operations, bytes, and results that were not recorded; all functions raise Unknown."""
 
     family: Family
     operations: Operations
