@@ -95,7 +95,7 @@ def contradictions(
 
 
 def unrecorded_devices(host: HostTrace | None, device: DeviceTrace) -> dict[int, str]:
-    """Returns the devices, by number, on which tensors are, or which the trace lists, but no activity was recorded."""
+    """Returns names of devices, by number, that tensors are on or the trace lists, but no activity was recorded on."""
     if len(device.activities.start) or host is None:
         return {} if len(device.activities.start) else device.device_names
     numbers = sorted(host.arguments.cuda_devices(NODES_SEARCHED))

@@ -46,7 +46,7 @@ def enclosing_ops(calls: Calls, ops: RecordedOps, nesting: columns.Nesting, is_s
 
 
 def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting: columns.Nesting) -> tuple[Ops, OpRows]:
-    """Returns the host trace's ops, then those that only the device trace holds, and for all of these the row there."""
+    """Returns the host trace's ops, then those only the device trace holds, and where each of the latter's ops is."""
     if match is not None and match.of_other_steps:
         host, device = _without_ids_of_steps(host, device, match)
     device_only, device_op = np.ones(len(device.start), np.bool_), OpRows(np.full(len(device.start), -1, np.int64))
@@ -88,7 +88,7 @@ def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting:
 
 
 def _without_ids_of_steps(host: HostTrace, device: RecordedOps, match: Match) -> tuple[HostTrace, RecordedOps]:
-    """Returns both without step marks, ids, numbers and nesting that mean something else in the other's steps."""
+    """Returns both without the ids, numbers and nesting that mean something else in the other's steps."""
     is_mark, row = are_step_marks(host.name)[match.host_row], np.arange(len(host))
     row[match.host_row[is_mark]] = len(host) + match.device_row[is_mark]
     name = Categorical.joined((host.name, device.name)).take(row)

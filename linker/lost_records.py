@@ -168,7 +168,7 @@ def short_graphs(device: DeviceTrace, call_row: CallRows) -> CallRows:
 
 
 def uncalled_activities(activities: Activities, calls: Calls, call_row: CallRows) -> ActivityRows:
-    """Returns activities that were launched while calls were recorded, not before, though their call was not."""
+    """Returns activities that were launched while calls were recorded, not before, though their own call was not."""
     rows, has_call = np.flatnonzero(call_row < 0), call_row >= 0
     if not len(rows) or not len(calls.start):
         return ActivityRows(rows[:0])

@@ -102,7 +102,7 @@ def _late_returns(calls: Calls, awaited: Awaited, upper: Bounds) -> int:
 
 
 def _lay_line(clock: MachineCalibration, lower: Bounds, upper: Bounds, preferred_offset: int) -> None:
-    """Sets the clock to the flattest line between the bounds, near the preferred offset, with its error at worst."""
+    """Lays the flattest line between the bounds, near the preferred offset; what it misses adds to the error."""
     low_bounds, high_bounds = lower.tightest(1), upper.tightest(-1)
     since, span = clock.clock_from_ns, max(clock.clock_until_ns - clock.clock_from_ns, 1)
     x_low, x_high = ((bounds.time - since) / span for bounds in (low_bounds, high_bounds))
@@ -220,7 +220,10 @@ def _last_ends(call: Int64, time: Int64, streams: list[StreamEnds]) -> Awaited:
 
 
 def machine_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineCalibration:
-    """Returns the calibration of a trace's machine; `activities` have device times, `awaited` ends."""
+    """Returns the calibration of a trace's machine; `activities` have device times, `awaited` ends. Launch latencies,
+    by call name, are from the end of a call to the start of an activity that found stream and device free; gaps, by
+    category, from the end of an activity to the start of the next one of its stream, launched long before.
+    """
     calibration = clock_of(activities, calls, awaited)
     resolution, shifted = calibration.resolution_ns, linked.on_host_clock(activities, calibration)
     start, end, before = shifted.start, shifted.end, linked.previous_on_stream(shifted)

@@ -281,7 +281,7 @@ class Alignment(NamedTuple):
 
 
 def align_steps(left: Int64, right: Int64, *, marks_step: Bool, numbered: bool = True) -> Alignment:
-    """Aligns sequences step by step: only marks that both have in one order count; those not `numbered` are counted."""
+    """Aligns sequences between step marks that both have in the same order; unless `numbered`, marks go by count."""
     sides, shared = (left, right), np.intersect1d(left, right)
     rows = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in sides]
     marks = [side[kept][marks_step[side[kept]]] for side, kept in zip(sides, rows, strict=True)]
@@ -302,8 +302,9 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool, numbered: bool =
 
 
 def align(left: Int64, right: Int64) -> Alignment:
-    """Returns the positions at which `left` and `right` agree, in order; values are interned names. This is the greedy
-    shortest edit script (Myers, "An O(ND) difference algorithm", 1986) of at most LARGEST_DIFFERENCE edits.
+    """Returns the positions at which `left` and `right` agree, in order: where one contains the other, at the first
+    such position, else by the greedy shortest edit script (Myers, "An O(ND) difference algorithm", 1986) of at most
+    LARGEST_DIFFERENCE edits.
     """
     if len(left) > len(right):
         swapped = align(right, left)

@@ -146,7 +146,7 @@ def _join_modules(forward: str, backward: str, inner: str) -> str:
 
 
 def forward_ops(ops: Ops) -> OpRows:
-    """Returns for each op of the backward pass the last forward op with its sequence number on its thread, else -1."""
+    """Returns for each op of the backward pass the last op of its forward thread with its sequence number, else -1."""
     forward_row = OpRows(np.full(len(ops), -1, np.int64))
     with_number = (ops.start != columns.ABSENT) & (ops.seq_id >= 0)
     backward, forward = (np.flatnonzero(with_number & of_pass) for of_pass in (ops.fw_tid > 0, ops.fw_tid <= 0))

@@ -154,7 +154,7 @@ class ForwardThreads:
 
 
 class WorkerSegment(NamedTuple):
-    """Ops of a worker during a gap of its caller (ns); the worker was idle since ABSENT if it never did anything."""
+    """A worker's ops during a gap of its caller (ns); `idle_since` is ABSENT for never, `begun` may precede the gap."""
 
     worker: int
     caller: int

@@ -263,8 +263,8 @@ def of_both(trace: linked.LinkedTrace) -> TracePart:
 
 
 def cut(trace: linked.LinkedTrace, period: Period, asked_by: Lookup | None = None) -> TracePart:
-    """Returns the part of a trace that belongs to a period; activities belong to their call, and that to its start. Ops
-    that overlap the part are cut to it. Waits and hand-offs across the borders are lost: what they blocked starts as
+    """Returns the part of a trace that belongs to a period: calls by their start, activities by their call. Ops that
+    overlap the part are cut to it. Waits and hand-offs across the borders are lost: what they blocked starts as
     measured. An op communicates in the part in which the op that asked for it starts.
     """
     parts, activities = ThreadParts(trace.calls, period), trace.activities

@@ -123,7 +123,7 @@ def lacks_members(calls: SimulatedCalls) -> Bool:
 
 
 def common_sizes(calls: SimulatedCalls) -> Int64:
-    """Returns the bytes of each call for all members: gathered shards keep their sum, others get the largest size."""
+    """Returns the bytes of each call, equal on all members: gathered shards keep their sum, else the largest count."""
     matches = groupby(calls.matched)
     mean, largest = -(-matches.sum(calls.size) // matches.count()), matches.largest(calls.size)
     return np.where(np.isin(calls.kind, SHARDED), mean[matches.number], largest[matches.number])
@@ -158,8 +158,8 @@ def common_order(calls: SimulatedCalls) -> list[list[int]]:
 
 
 def common_positions(calls: SimulatedCalls) -> Int64:
-    """Returns the position of each call in one order that keeps the dependencies of all ranks, which deadlock in
-    others. A collective has one position on all its members, a send one before that of its receive.
+    """Returns the position of each call in one order for all ranks, which would deadlock in different ones. A
+    collective has one position on all its members, a send one before that of its receive.
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
     is_receive = calls.type == NodeType.COMM_RECV

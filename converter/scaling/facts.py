@@ -30,7 +30,9 @@ TRIED = 32
 
 
 class Phase(IntEnum):
-    """Where in the backward pass a collective is issued, as far as known."""
+    """Where a collective is issued: not in the backward pass as far as known, in the backward of a function, on a
+    thread of the backward pass, in no function, or when the gradient of a parameter is complete.
+    """
 
     OTHER = 0
     FUNCTION = 1

@@ -55,7 +55,7 @@ class Line(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A line, the transfers to which it was fitted, and its median error in %; other lines may fit as well."""
+    """A line, the transfers it was fitted to, and its median error in %; unless `identifiable`, others fit as well."""
 
     line: Line
     source: str

@@ -56,7 +56,7 @@ Reasons = list[tuple[str, Bool]]
 
 
 def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
-    """Returns the graph with a node for every message, in sequence, sends first; the same graph without any."""
+    """Returns the graph with a node for each message, in sequence, sends first; the same graph if none is coalesced."""
     lists = {name: graph.attributes.get(several) for name, several in COALESCED.items()}
     sizes = lists["comm_size"]
     if not isinstance(sizes, Ragged) or not len(sizes.values):

@@ -77,7 +77,7 @@ class GoalOptions:
 
 
 class RankCalls(NamedTuple):
-    """The calls of a rank, the bytes of each all-to-all by member where known, and when its last node ended (ns)."""
+    """The calls of a rank, the bytes of all-to-alls by member, if known, and ns from its first node to the end."""
 
     rank: int
     calls: Calls

@@ -299,7 +299,7 @@ def computes(graph: ExecutionGraph) -> Bool:
 
 
 def with_known_work(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Gives computations of the device at least one operation and one byte, in place, so that they take their time."""
+    """Gives computations of the device at least one operation and one byte, in place."""
     peaks, computing, has_known_work = lowering.roofline, computes(graph), has_work(graph)
     waits = computing & ~has_known_work & (graph.is_delay | (graph.duration_ns == 0))
     if peaks or has_known_work.any():

@@ -30,7 +30,9 @@ LOWEST = -(1 << 62)
 
 @dataclass(slots=True, repr=False)
 class StartTiming(columns.SummaryRepr):
-    """By activity, in ns: launch latency, gap after predecessors, and delay beyond these after a node, or -1."""
+    """By activity, in ns: launch latency, gap after predecessors, and delay beyond these after a node (-1 for none),
+    which is the launch where `by_launch` is set.
+    """
 
     latency: Int64
     gap: Int64

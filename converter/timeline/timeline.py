@@ -64,8 +64,8 @@ def _ready_ns(linked: LinkedTrace) -> Int64:
 
 @dataclass(slots=True)
 class Blocking:
-    """Blocking calls, by call row, which only wait from `since` to `until`. The awaited work ended `return_ns` before
-    `until`, or `call_ns` is what such a call costs without a wait.
+    """Blocking calls, by call row, which only wait from `since` to `until`, and then work until `end`. The awaited work
+    ended `return_ns` before `until`, or such a call costs `call_ns` beyond `until` to `end` without a wait: one is 0.
     """
 
     call: CallRows
@@ -315,7 +315,7 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
 
 
 def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:
-    """Returns a node of no length for each launch at whose submit time no slice of its own op ends."""
+    """Returns nodes of no length for launches at whose submit time no slice of their op ends; others get the call."""
     calls = linked.calls
     launch = np.flatnonzero(submit_ns != ABSENT)
     if len(work.start):

@@ -55,9 +55,9 @@ def _product(shape: Any) -> int:
 
 
 def _positional(values: list[Any], types: list[str]) -> Communication:
-    """Returns the positional arguments of `record_param_comms` except tensors: sequence, group and group rank, as
-    numbers up to PyTorch 2.3, later in one or two tuples; name, two lists of splits, first rank and stride from 2.3 on,
-    and size.
+    """Returns the positional arguments of `record_param_comms` except tensors: sequence, group and group rank, which
+    are numbers up to PyTorch 2.3 (later the first one, and then the first two, are tuples), name, two lists of splits,
+    from 2.3 on first rank and stride, and size.
     """
     scalars = [(value, kind) for value, kind in zip(values, types, strict=False) if "Tensor(" not in kind]
     name_at = next((at for at, (_, kind) in enumerate(scalars) if kind == "String"), len(scalars))

@@ -13,7 +13,7 @@ from ...schema.linked import ExactTimes
 
 LAUNCHES = ("ac2g", "async", "async_npu", "HostToDevice", "api_op", "async_task_queue")
 CORRELATED, QUEUED = 0, 5
-"""The category of Kineto's flows, whose ids are correlations, and that of flows between threads that queue work."""
+"""The category of Kineto's flows, whose ids are correlations, and that of flows from who queues work to who does it."""
 STARTS, ENDS = "s", "f"
 REPEATED = 0.1
 """Share of flows above which the file holds several processes: one process may use an id again."""
@@ -101,7 +101,7 @@ def link_by_flows(flows: Flows, tables: Mapping[str, Any], threads: Int64, pad: 
 
 
 def _at_ends(activities: Any, threads: Int64, ends: Int64) -> Int64:
-    """Returns the activity that starts where each flow ends, -1 for none: that of its id, or as late in the file."""
+    """Returns the activity that starts where each flow ends, -1 for none: the one of its id, or as late in the file."""
     count = len(threads)
     places = zip((activities.process, threads, activities.start), ends[PROCESS:], strict=True)
     place = columns.group_ids(*map(np.concatenate, places))

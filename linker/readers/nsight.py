@@ -64,7 +64,7 @@ def _base_time(database: Database) -> int:
 
 
 def transcode_nsight(database: Database) -> Iterator[bytes]:
-    """Yields a database as the text of a Kineto trace; DataError for one that is damaged or has no such rows."""
+    """Yields a database as the text of a Kineto trace; DataError for a damaged one, or without CUDA and NVTX rows."""
     rows, if_empty = _Rows(database), "holds no row of CUDA or NVTX; record with nsys profile --trace=cuda,nvtx"
     every_row = chain(labels(rows.processes), rows.calls(), rows.ranges(), rows.work(), rows.waits())
     yield from text_of(

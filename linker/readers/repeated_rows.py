@@ -32,7 +32,7 @@ ONE_ACTIVITY = re.compile(r"^(cuda|cu|hip)\w*LaunchKernel|^cu(da)?Mem(cpy|set)(?
 
 def in_order(device: DeviceTrace) -> DeviceTrace:
     """Returns the trace with rows of equal starts sorted, the longest first, and without duplicate rows, which are
-    counted. Rows without any id are none; nor are activities of one launch, which may be equal in whole-µs traces.
+    counted. Rows without any id are never duplicates, nor are equal activities of one launch in whole-µs traces.
     """
     orders, copied = dict[str, Int64](), dict[str, Bool]()
     for name, identity in IDENTITY.items():

@@ -198,7 +198,7 @@ class DataOrigins:
         return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
-        """Returns the streams that last touched what these use, the latest first, from `since` to before `until`."""
+        """Returns other streams that last touched what these use, the latest first, from `since` to before `until`."""
         if not self._origins:
             return []
         origins = {origin for row in activities for origin in self._origins.get(row, ()) if since <= origin[1] < until}

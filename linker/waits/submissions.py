@@ -224,7 +224,7 @@ class ThreadLaunches:
         return self._rows[columns.asof_backward(self._launched, Keys(thread, time - 1))]
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
-        """Returns the streams launched to before `time`: the thread's, the last used first, then those of others."""
+        """Returns streams launched to before `time`, not to communicate: the thread's, last first, then others'."""
         used = self._of_thread.get(thread, _StreamChanges()).last_used(time)
         others = self._of_all.last_used(time) if len(used) < len(self._of_all.changes_to) else []
         return list(dict.fromkeys(used + others))[:MOST_STREAMS]
