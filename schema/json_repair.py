@@ -130,7 +130,12 @@ class Structure(NamedTuple):
 
 
 def structure_of(text: bytes) -> Structure:
-    """Returns the structure of a text in an array that begins between two elements. Linear in the text."""
+    """Returns the structure of a text in an array that begins between two elements. Linear in the text.
+
+    >>> commas, end = structure_of(b'{"a":"},{"},{"b":[1,2]}]')
+    >>> commas.tolist(), end
+    ([11], 23)
+    """
     plain = np.frombuffer(text.replace(rb"\\", ESCAPED).replace(rb"\"", ESCAPED), np.uint8)
     commas: list[Int64] = [np.empty(0, np.int64)]
     quotes = depth = 0

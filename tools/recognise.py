@@ -219,7 +219,11 @@ def why_two_jobs(sizes: Iterable[tuple[int, int]]) -> str:
 
 
 def why_two_runs(recorded_ns: Mapping[str, int | None]) -> str:
-    """Returns why what was recorded at these times, some of them unknown, is of two runs; "" if it may be of one."""
+    """Returns why what was recorded at these times, some of them unknown, is of two runs; "" if it may be of one.
+
+    >>> why_two_runs({"rank 0": 1_700_000_000 * 10**9, "rank 1": 1_700_086_400 * 10**9, "rank 2": None})
+    'rank 1 was recorded 24.0 hours after rank 0'
+    """
     known = sorted((time, name) for name, time in recorded_ns.items() if time is not None)
     apart_ns, before, after = max(((b[0] - a[0], a[1], b[1]) for a, b in pairwise(known)), default=(0, "", ""))
     if apart_ns <= MOST_APART_NS or known[-1][0] < DATED_NS:

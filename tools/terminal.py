@@ -117,7 +117,11 @@ def _cell_range(cells: Sequence[str]) -> str:
 
 
 def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
-    """Returns the runs of absent ranks below `count`, and how many ranks each has; a file may claim any count."""
+    """Returns the runs of absent ranks below `count`, and how many ranks each has; a file may claim any count.
+
+    >>> absent_ranks([7, 1], 10**9)
+    {'0': 1, '2-6': 5, '8-999999999': 999999992}
+    """
     present = sorted({rank for rank in there if 0 <= rank < count})
     runs = ((last + 1, after - 1) for last, after in pairwise([-1, *present, max(count, 0)]))
     return {

@@ -47,7 +47,11 @@ def union(intervals: Intervals) -> Intervals:
 
 
 def covered_until(time: Int64, intervals: Intervals) -> Int64:
-    """Returns for how many ns before each time at least one of the intervals was running."""
+    """Returns for how many ns before each time at least one of the intervals was running.
+
+    >>> covered_until(np.array([3, 9]), Intervals(np.array([2, 4, 8]), np.array([5, 6, 9]))).tolist()
+    [1, 5]
+    """
     start, end = union(intervals)
     if not len(start):
         return np.zeros(len(time), np.int64)
@@ -77,7 +81,7 @@ def busy_until(lane: Int64, intervals: Intervals) -> Int64:
 
 
 def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
-    """Returns how long exactly the kinds of the bits set in m ran at once, as element m; 0 is when nothing ran."""
+    """Returns as element m how long exactly the kinds of the bits set in m ran at once; as element 0, how long none."""
     time = np.concatenate((intervals.start, intervals.end))
     order = np.argsort(time, kind="stable")
     step = np.repeat([1, -1], len(intervals.start))[order]

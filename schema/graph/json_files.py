@@ -1,8 +1,8 @@
 """Converts graph files to JSON and back, byte for byte, in pieces: memory does not grow with the file.
 
-Written is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout is read, too. Only strings,
-tensors and values that are not there are left out. Bytes are base64 text; doubles that are not finite are "Infinity",
-"-Infinity" or "NaN"; a node type that has no name is a number.
+Written is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout is read, too. Only where
+there is none, `doc_string`, tensors, `storage` and the value of an attribute are left out. Bytes are base64 text;
+doubles that are not finite are "Infinity", "-Infinity" or "NaN"; a node type that has no name is a number.
 """
 
 import io

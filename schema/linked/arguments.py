@@ -1,6 +1,6 @@
 """What is recorded of an op's arguments: texts with parallel lists of values, shapes, types and strides, and a schema.
 
-Equal texts are made alike as soon as they are read: patterns look into them, caches compare them. Nothing outside
+The texts are written in one way once they are read: patterns look into them, caches compare them. Nothing outside
 this package decodes or searches them: all else asks `tensors.Arguments`.
 """
 

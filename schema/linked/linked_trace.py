@@ -346,7 +346,12 @@ def are_step_marks(names: Categorical) -> Bool:
 
 
 def distinct_steps(names: Categorical, thread: Int64, start: Ns, end: Ns) -> tuple[Categorical, int]:
-    """Returns ops' names, with steps numbered on from where a number repeats on its thread, and how many these are."""
+    """Returns ops' names, with steps numbered on from where a number repeats on its thread, and how many these are.
+
+    >>> names = Categorical.of(["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#0"])
+    >>> [*distinct_steps(names, np.zeros(3), np.arange(3), np.arange(3))[0]]
+    ['ProfilerStep#0', 'ProfilerStep#1', 'ProfilerStep#2']
+    """
     marks = np.flatnonzero(are_step_marks(names) & (start != ABSENT))
     renamed, until, ahead, before = dict[int, str](), dict[int, int](), 0, ABSENT
     for row in marks[np.lexsort((start[marks], thread[marks]))].tolist():

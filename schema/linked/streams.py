@@ -78,7 +78,7 @@ def streams_of(activities: OnStreams) -> Streams:
 
 
 def last_ended(end: Int64, times: Int64, fits: Callable[[Int64], Bool] | None = None, *, tried: int = 1) -> Int64:
-    """Returns for each time the last ended row that `fits`, of the `tried` that ended last before it; -1 for none."""
+    """Returns for each time the last ended row that `fits`, of the `tried` that ended last by then; -1 for none."""
     by_end = np.append(np.argsort(end, kind="stable"), -1)
     position = np.searchsorted(end[by_end[:-1]], times, side="right") - 1
     source = np.full(len(times), -1, np.int64)

@@ -22,7 +22,7 @@ ON_PAGE, OPEN = 500, 36
 
 
 class Slices(NamedTuple):
-    """Timed ops by lane, then start, on the device trace's clock and by thread until the lanes are known."""
+    """Timed ops by lane, then start, by thread on the device trace's clock at first; `row` 0 is the outermost."""
 
     lane: Int64
     start_ns: Ns
@@ -57,7 +57,7 @@ def _ended(lane: Int64, time: Ns, at_lane: Int64, at_time: Ns) -> Int64:
 
 
 class Arrows(NamedTuple):
-    """Dependencies, from the end of a bar to the start of one on another lane; by the rows of both."""
+    """Dependencies by the rows of two bars of different lanes; `reason` is a position in REASONS."""
 
     source: Rows
     target: Rows

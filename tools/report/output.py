@@ -203,7 +203,13 @@ def write_csv(tables: Iterable[Table], folder: Path, note: str = "") -> None:
 
 
 def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
-    """Returns rows as CSV; a text that a spreadsheet would take for a formula gets a ' in front, as when typed."""
+    r"""Returns rows as CSV; a text that a spreadsheet would take for a formula gets a ' in front, as when typed.
+
+    Control characters of terminals become escapes.
+
+    >>> print(_lines([["=1+1", "gemm\x1b[2J", -1.5]]).decode().rstrip())
+    '=1+1,gemm\x1b[2J,-1.5
+    """
     text = io.StringIO(newline="")
     csv.writer(text).writerows(
         [plain("'" * value.startswith(FORMULA) + value) if isinstance(value, str) else value for value in row]

@@ -43,7 +43,7 @@ def timeline(
     max_bytes: int = MAX_BYTES,
     ops: Mapping[int, Slices] = MappingProxyType({}),
 ) -> Timeline | None:
-    """Returns the timeline of replayed ranks on one clock, large ones in equal bytes; None without times."""
+    """Returns the timeline of ranks on one clock, of which large ones share the bytes equally; None without times."""
     timed = {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}
     if not timed:
         return None
