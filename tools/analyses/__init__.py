@@ -42,10 +42,7 @@ def analyse(
     options: AnalysisOptions | None = None,
     on_progress: OnProgress = unseen,
 ) -> dict[str, Table]:
-    """Returns the tables of all analyses, or of those in `only`, by name, with details; ranks are taken one by one.
-
-    Calls `on_progress` for each analysis of each rank. Raises ValueError for an unknown name, and without any rank.
-    """
+    """Returns the tables of all analyses, or those in `only`, by name; raises ValueError for wrong names or no rank."""
     options = options or AnalysisOptions()
     names = {analysis.name for analysis in ANALYSES}
     for unknown in sorted(set(only or ()) - names):

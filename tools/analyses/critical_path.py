@@ -1,7 +1,4 @@
-"""The critical path of the job, the error of the replay behind it, the length of steps, and gains of several changes.
-
-All ranks are replayed together, as trace-replay does it, so the path goes from rank to rank through what they share.
-"""
+"""The critical path of the job, over all ranks together, the replay's error, lengths of steps, and gains of changes."""
 
 from collections import Counter
 from collections.abc import Sequence

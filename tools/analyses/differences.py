@@ -153,10 +153,7 @@ def _steps_of_both(a: RunTotals, b: RunTotals) -> list[float]:
 
 
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
-    """Compares ops, runtime calls and kernels of two runs (a: `before`, b: `after`), the largest difference first.
-
-    Details compare the runs and their steps as a whole, call paths, depth first, and modules.
-    """
+    """Compares ops, runtime calls and kernels of two runs (a: `before`, b: `after`), the largest difference first."""
     nodes = Interner[CallTreeNode]()
     a, b = RunTotals(nodes, before), RunTotals(nodes, after)
     keys = [*nodes]

@@ -1,7 +1,4 @@
-"""What holds a run up, and what to try, by rules over the job; and what limits the run, or why that cannot be told.
-
-A rule is a function from the `Job` to findings. Those that would gain less than 2 % are left out.
-"""
+"""What holds a run up, and what to try, by rules over the job; and what limits the run, or why that cannot be told."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple

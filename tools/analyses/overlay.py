@@ -119,10 +119,7 @@ def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]
 
 
 def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
-    """Copies the trace, or what can be read of it, with `events` added, in constant memory; completely or not at all.
-
-    Raises DataError if it has no array of events.
-    """
+    """Copies the trace with `events` added, in constant memory, all or nothing; raises DataError without an array."""
     with open_trace(original, protected=True) as source, open_output(output) as target:
         damage = Damage(original, "device events")
         reader: ArrayReader[Any] = ArrayReader(source, original, "traceEvents", Any, unseen, damage=damage)

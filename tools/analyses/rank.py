@@ -85,10 +85,7 @@ class ProfilerRange(NamedTuple):
 
 
 class Allocations(NamedTuple):
-    """Allocations and releases (`size` below 0) in bytes and order of time (ns); `device` is -1 for the host.
-
-    `allocated` and `reserved` are the totals after each; -1 if not recorded.
-    """
+    """Allocations and releases (`size` below 0) in bytes and order of time (ns); `device` is -1 for the host."""
 
     time: Int64
     process: Int64
@@ -285,10 +282,7 @@ def are_annotations(ops: Ops) -> Bool:
 
 
 def span_ns(linked: LinkedTrace) -> tuple[int, int]:
-    """Returns the first start and the last end (ns) of ops, calls and activities, 0 without any.
-
-    Step marks do not count, as they start just before the first op in them.
-    """
+    """Returns the first start and last end (ns) of ops, calls and activities, but not of step marks; 0 without any."""
     ops, calls, activities = linked.ops, linked.calls, linked.activities
     is_work = (ops.start != ABSENT) & ~are_step_marks(ops.name)
     starts, ends = (ops.start[is_work], calls.start, activities.start), (ops.end[is_work], calls.end, activities.end)

@@ -91,10 +91,7 @@ def read_rank(
 
 
 def graph_of(trace: LinkedTrace, work: KernelWork | None = None) -> ExecutionGraph:
-    """Converts a trace to its execution graph without tensors, which no analysis reads and which are most of a graph.
-
-    A trace without modules has annotations in their place.
-    """
+    """Converts a trace, with annotations if it has no modules, to a graph without tensors, which no analysis reads."""
     return convert(with_modules(trace), ConvertOptions(io="none"), work=work)
 
 

@@ -1,6 +1,4 @@
-"""Rules on the ranks of a job: communication, stragglers, ranks that are absent, begin late or may share a device;
-and on what their traces record and lack.
-"""
+"""Rules on the ranks of a job, communication, stragglers, absent or late ranks; and on what their traces lack."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator

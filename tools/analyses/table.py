@@ -1,7 +1,4 @@
-"""The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars.
-
-Columns are described as a mapping: texts and plain numbers, `us` for times, `pct` for shares, else `Quantity`.
-"""
+"""The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,10 +82,7 @@ def named(column: Categorical, rows: Rows) -> Categorical:
 
 
 def statistics(groups: Groups, durations: Int64, quantiles: Collection[float] = ()) -> dict[str, Cells]:
-    """Returns for each group the columns count, sum, mean, std, min, the quantiles (q05 …) and max of durations in ns.
-
-    The standard deviation is that of a sample (divided by n - 1), 0 for a single duration. Quantiles are as numpy's.
-    """
+    """Returns by group count, sum, mean, std (n - 1), min, quantiles as numpy's and max of durations in ns."""
     order = np.lexsort((durations, groups.number))
     ordered, number, count = durations[order], groups.number[order], groups.count()
     begin, squares = np.cumsum(count) - count, (ordered - groups.mean(durations)[number]) ** 2

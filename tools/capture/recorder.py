@@ -1,12 +1,4 @@
-"""Records the device trace and the host trace of a training loop, one after the other, as each slows the steps down.
-
-    with capture("traces", active=2) as recorder:
-        for batch in loader:
-            train(batch)
-            recorder.step()
-
-Modules, stacks and allocations, if asked for, are in `detail_rank{N}.json.gz`, of the steps of the host trace.
-"""
+"""Records the device trace and the host trace of a training loop, one after the other, as each slows the steps down."""
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress

@@ -36,9 +36,7 @@ class Conflict(RuntimeError):
 def check_no_other_profiler(torch: Any) -> None:
     """Raises Conflict where a profiler is active, or waits for the steps of its schedule.
 
-    The flag knows the profilers of all threads, the function those of this thread not started from Python. One that
-    marks steps may not be active yet: PyTorch counts the steps of profilers, but not whose they are, so they are looked
-    for.
+    PyTorch counts the steps of profilers that are not active yet, but not whose they are, so these are looked for.
     """
     profilers, profile = torch.autograd.profiler, torch.profiler.profile
     is_active = profilers._is_profiler_enabled or torch.autograd._profiler_enabled()
@@ -117,10 +115,7 @@ def device_profiler(**options: bool) -> Any:
 
 
 def record_synchronisation(torch: Any) -> None:
-    """Has the profilers of this process record what waits were for, whatever their own experimental_config says.
-
-    Without a GPU of CUDA there is nothing to record. A failure is warned of.
-    """
+    """Has the profilers of this process record what waits were for, whatever their own experimental_config says."""
     try:
         torch._C._profiler._set_cuda_sync_enabled_val(True)
     except Exception as error:
@@ -193,8 +188,7 @@ class PairRecorder:
     ) -> None:
         """Keeps the traces of the window that has ended, of one or two profilers and the host, and says where they are.
 
-        `incomplete` is the annotation of a step that did not end. `measure` says what recording a device trace alone
-        cost.
+        `incomplete` is the annotation of a step that did not end, `measure` says what a device trace alone cost.
         """
         if self.records_this_rank and not self._window:
             raise DataError("no host trace: give the handler to the profiler as execution_trace_observer, too")
@@ -307,10 +301,7 @@ def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, n
 
 
 class TraceHandler:
-    """Records the host trace while a profiler records the device trace, and keeps both once the profiler is done.
-
-    PyTorch's profiler calls `start`, `stop` and `cleanup` as of its observers, `__call__` when a trace is ready.
-    """
+    """Records the host trace while a profiler, of which it is an observer, records the device trace, and keeps both."""
 
     def __init__(self, pairs: PairRecorder) -> None:
         self._pairs = pairs

@@ -85,10 +85,9 @@ def _memory_objects(values: Iterable[object]) -> list[MemoryObject]:
 
 
 class TensorIds:
-    """The ids of a run's ops, and of the tensors in the arguments of each, all from one counter.
+    """The ids of a run's ops and of the tensors in their arguments, all from one counter.
 
-    A memory object has several lives, each from the beginning of its first op to that of its last one; lives are in the
-    order in which they begin, mentions in the order of ops.
+    A memory object has several lives, each from the beginning of its first op to that of its last one.
     """
 
     def __init__(self, run: RankRun, last_id: int) -> None:

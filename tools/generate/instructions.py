@@ -45,8 +45,7 @@ def call(name: str, ns: int, thread: Thread) -> None:
 class Launch:
     """A call that enqueues an activity, which the device has `submit_ns` into the call plus `latency_ns`.
 
-    After its predecessor it starts with a gap of `gap_ns`. With `return_ns` the call blocks until so long after its
-    end.
+    It starts `gap_ns` after its predecessor. With `return_ns` the call blocks until so long after its end.
     """
 
     call: str

@@ -327,10 +327,7 @@ def build_job(
     machine: Machine = DEFAULT,
     **sizes: int | None,
 ) -> Job:
-    """Returns a job of PRESETS, or of another table, on a machine; its own sizes (see Size) where none are given.
-
-    Raises ValueError for an unknown name or a size that the job cannot have.
-    """
+    """Returns a job of PRESETS, or another table, by default of its own size; raises ValueError if there is none."""
     if name not in presets:
         raise ValueError(f"{name}: no such job, there are {', '.join(presets)}")
     preset = presets[name]

@@ -105,8 +105,6 @@ class Factors:
     >>> factors = Factors({"class:computation": 2.0, "gemm": 0.5})
     >>> factors.of("sgemm_128", NodeClass.COMPUTATION), factors.of("fill", NodeClass.COMPUTATION)
     (1.0, 2.0)
-
-    Raises ValueError for a class, an expression or a factor that is none.
     """
 
     def __init__(self, scale: Changes) -> None:

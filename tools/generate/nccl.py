@@ -208,10 +208,9 @@ def _kernel(name: str, collective: Collective | None = None) -> Activity:
 def exchange(
     process: Process, communicator: Communicator, name: str, sent: Tensor, rows: tuple[Rows, ...] = ()
 ) -> Callable[[], Tensor]:
-    """Begins a differentiable all-to-all on the main thread; returns what waits for it and gives the tensor received.
+    """Begins a differentiable all-to-all; returns what waits for it and gives the tensor received.
 
-    What is computed in between runs beside it. `rows` are those that each member sends to each, by default equally
-    many.
+    `rows` are those that each member sends to each, by default equally many.
     """
     own = communicator.group_rank
     there, back = (rows[own], tuple(row[own] for row in rows)) if rows else ((), ())
@@ -275,10 +274,7 @@ def replica_buckets(process: Process, layers: int) -> Hooks:
 
 
 class Shards:
-    """The units of a process, from the first layer to the last, and what of their communication is under way.
-
-    A unit is a layer's parameters as one tensor padded to whole shards, this rank's shard, and the gradients of both.
-    """
+    """The parameters of each layer, padded to whole shards, with this rank's shard and the gradients of both."""
 
     def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
         self._communicator = communicator

@@ -32,10 +32,7 @@ class Rendezvous(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """An activity from its launch on, a row of its rank's table, that takes `ns`; `open` counts what it waits for.
-
-    It is ready at `available` and a gap after all that it follows; `end` is NONE until it is known.
-    """
+    """An activity from its launch on: ready at `available` and a gap after all it follows; `open` of these may run."""
 
     rank: int
     table: Table
@@ -110,11 +107,7 @@ class Process:
 
 
 class Simulation:
-    """A run on its way, with the devices of all ranks.
-
-    `ready` is a heap of threads, `ready_activities` one of activities, by time; `met` has incomplete collectives'
-    kernels.
-    """
+    """A run on its way; `ready` and `ready_activities` are heaps by time, `met` has incomplete collectives' kernels."""
 
     def __init__(self, job: Job, factors: Factors) -> None:
         self.factors = factors
@@ -267,8 +260,7 @@ class Thread:
 def simulate(job: Job, scale: Changes = (), *, refuse_unused: bool = False) -> Run:
     """Runs a job with durations multiplied as `scale` says (see `Factors`): host work, calls, activities. O(n log n).
 
-    Launch latencies and gaps stay as they are. Raises ValueError for an unknown scaling, with `refuse_unused`
-    RequestError for one that applies to nothing in the job.
+    Raises ValueError for an unknown scaling, with `refuse_unused` RequestError for one that applies to nothing.
     """
     factors = Factors(scale)
     simulation = Simulation(job, factors)

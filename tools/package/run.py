@@ -28,11 +28,7 @@ OF_ANY_CLASS = (
 
 
 def added_to_record(methods: type[T]) -> type[T]:
-    """Adds what the class defines to the record that it derives from, and returns the record in its place.
-
-    So a graph that `convert` made has the methods that need a layer above it. To a type checker the class is a
-    subclass.
-    """
+    """Adds what the class defines to the record that it derives from, which gets the methods of a layer above it."""
     record = methods.__bases__[0]
     for name, value in vars(methods).items():
         if name not in OF_ANY_CLASS:

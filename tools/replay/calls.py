@@ -32,10 +32,7 @@ UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 
 @dataclass(slots=True, repr=False)
 class Calls(SummaryRepr):
-    """Calls in the order of their first nodes: rows of first and last nodes, and the call that called or launched each.
-
-    `of_row` is the call of each node of the graph, -1 for none.
-    """
+    """Calls in the order of their first nodes, with their callers; `of_row` is the call of each node, -1 for none."""
 
     first_row: Rows
     last_row: Rows
@@ -154,10 +151,7 @@ def phase_intervals(ops: HostOps) -> dict[Phase, Int64]:
 
 
 def phases_of(graph: ExecutionGraph) -> Int64:
-    """Returns the position in Phase of each node, -1 for none: by time on the main thread, by launch on devices.
-
-    Autograd's threads count in their passes. The main thread runs the optimizer, else most ops.
-    """
+    """Returns the position in Phase of each node, -1 for none: by time on the main thread, by launch on devices."""
     calls, thread = calls_of(graph), graph.integers("tid")
     first, start = calls.first_row, graph.host_clock_start_ns
     name, end = graph.name.take(first), (start + graph.duration_ns)[calls.last_row]

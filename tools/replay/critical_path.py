@@ -57,10 +57,7 @@ def critical_path(replay: Replay) -> tuple[Rows, Int64]:
 
 
 class Pieces(NamedTuple):
-    """The path in order of time: rows of the schedule, kinds as positions in KINDS, starts, lengths (ns), and nodes.
-
-    A transfer between ranks is of the node that came last to it.
-    """
+    """The path in order of time: rows of the schedule, kinds as positions in KINDS, starts, lengths (ns), and nodes."""
 
     row: Int64
     kind: Int64
@@ -70,10 +67,7 @@ class Pieces(NamedTuple):
 
 
 def pieces_of(replay: Replay) -> Pieces:
-    """Returns the pieces of the critical path, which fill the makespan without gap or overlap. O(n + e).
-
-    A node contributes the wait before it, by its reason, and its own time, by its class. A transfer has its own piece.
-    """
+    """Returns the pieces of the critical path, which fill the makespan without gap or overlap. O(n + e)."""
     work, (path, dependency) = replay.work, critical_path(replay)
     is_node = path < len(work)
     nodes, waited = path[is_node], is_node & (dependency >= 0)
@@ -99,11 +93,7 @@ def pieces_of(replay: Replay) -> Pieces:
 
 
 def edge_weights(graph: ExecutionGraph) -> Iterator[tuple[int, int, int]]:
-    """Yields the source, the target and the weight (ns) of each dependency, whose longest path is the critical path.
-
-    The weight is the dependency's lag plus the wait and the duration of its target, and of a source without
-    dependencies.
-    """
+    """Yields the source, the target and the weight (ns) of each dependency, whose longest path is the critical path."""
     work, edges = gather([graph]), recorded_edges(graph)
     source, target, _ = edges
     cost = np.where(graph.is_start_offset, 0, work.wait_ns + work.duration_ns)

@@ -66,10 +66,7 @@ def waits_of(work: Workload) -> tuple[Rows, Int64, Ns, Bool]:
 
 
 def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
-    """Returns the workload with the loops' waits for data as they are without a profiler, and which nodes these are.
-
-    Only the mean is known: each call of a loader in other processes takes equally long.
-    """
+    """Returns the workload with equal waits for data, whose mean without a profiler is known, and their nodes."""
     factor, is_data, every_call = np.ones(len(work)), np.zeros(len(work), np.bool_), waits_of(work)[0]
     for graph, begin in zip(work.graphs, work.first_row.tolist(), strict=True):
         wait_ns = graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) * graph.number(STEPS, 1)
@@ -88,11 +85,7 @@ def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
 
 
 def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns]) -> Workload:
-    """Returns a changed job in which loops wait for each batch until it is there; `ends` says when nodes of a job end.
-
-    Replays up to three times. The steps before the recorded ones count as changed, too, so that the first call waits
-    the shorter, the longer the loop takes from the last call on.
-    """
+    """Returns a changed job in which loops wait until a batch is there; `ends` says when the nodes of a job end."""
     row, first, taken, is_waiting = waits_of(job)
     before, after, thread = job.duration_ns, changed.duration_ns, job.lane[row]
     factor, of_thread = after[row] / np.maximum(before[row], 1), np.ones(len(job.lanes))

@@ -118,9 +118,8 @@ class Schedule(columns.SummaryRepr):
 class Replay(columns.SummaryRepr):
     """When each node of `work` starts and ends (rows as there), beside the measured run.
 
-    `measured_ns` is of a run without a profiler how long that takes without one, and of a job that trace-scale made 0,
-    or how long it takes without changes. `start_offset` is the largest one, which no change scales, None where it is
-    small.
+    `measured_ns` is that of the run without a profiler where `work` is so, 0 or the unchanged run's for jobs of
+    trace-scale. `start_offset` is the largest one, which no change scales, None where it is small.
     """
 
     work: Workload

@@ -55,10 +55,7 @@ def play(source: Rows, target: Rows, lag_ns: Ns, rules: "Slots | OneOfAKind") ->
 
 
 def earliest_ends(source: Rows, target: Rows, lag_ns: Ns, cost_ns: Ns, order: Rows) -> Ns:
-    """Returns when each row ends: its cost after the latest of its sources' ends plus lag, or after 0 without sources.
-
-    `order` has every source before its targets.
-    """
+    """Returns when each row ends: its cost after its sources' last end plus lag; `order` has sources before targets."""
     position = np.empty(len(cost_ns), np.int64)
     position[order] = np.arange(len(cost_ns))
     in_order = np.argsort(position[target], kind="stable")

@@ -163,10 +163,7 @@ def recording(graphs: Graphs) -> Recording | None:
 
 
 def recording_of(replay: Replay) -> Recording | None:
-    """Returns what recording did to a job, of which this is the replay without changes; None where no rank knows.
-
-    Replays up to 50 times.
-    """
+    """Returns what recording did to a job of this unchanged replay, by up to 50 replays; None where no rank knows."""
     job, graphs = replay.work, replay.work.graphs
     steps = {graph.number(STEPS, 0) for graph in graphs}
     # the longest time of the ranks, as ranks wait for each other
@@ -192,10 +189,7 @@ class Run(NamedTuple):
 
 
 def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Run:
-    """Returns the run of these ranks without a profiler, where that is known of what was measured, or `as_recorded`.
-
-    Raises DataError if some nodes never become ready.
-    """
+    """Returns the run of these ranks without a profiler, if known, or `as_recorded`; raises DataError for a cycle."""
     job = gather_job(graphs)
     recorded = replay_job(job)
     starts_apart_ns = np.abs(recorded.start_ns - job.measured_start_ns)[job.is_activity & job.is_timed]
@@ -290,10 +284,7 @@ class _Host:
         return makespan_ns(self.by(model))
 
     def fitted(self, model: Callable[[float], Model], goal_ns: float) -> Model:
-        """Returns the model by which the job takes about this long, of those that grow with a number from 0 to 1.
-
-        By regula falsi (Illinois).
-        """
+        """Returns by regula falsi (Illinois) the model of about this length, of those that grow with a number."""
         low, high = (model(0.0), self.makespan_ns(model(0.0))), (model(1.0), self.makespan_ns(model(1.0)))
         if low[1] >= goal_ns or high[1] <= goal_ns:
             return low[0] if low[1] >= goal_ns else high[0]

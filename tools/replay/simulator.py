@@ -53,11 +53,7 @@ IMPLEMENTATIONS = {
 
 
 class Configuration(NamedTuple):
-    """What a simulation reads besides the graphs; `hops` from rank to rank and `algorithms` by type are by dimension.
-
-    Adding up goes through a memory of `memory_gb_s` (10**9 bytes/s). With `peaks`, computation takes the time of its
-    work.
-    """
+    """What a simulation reads besides graphs: `hops` and `algorithms` by dimension; `memory_gb_s` is 10**9 bytes/s."""
 
     links: tuple[Link, ...]
     hops: tuple[int, ...]

@@ -287,10 +287,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def answer(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns how long the run, or a step of one without a profiler, would take with changes, beside the measured time.
-
-    Where they matter, sentences follow on what is uncertain, start offsets, and absent ranks.
-    """
+    """Returns how long the run, or a step without a profiler, would take with changes, and what is uncertain."""
     before, after, makespan, offset = replay.measured_ns, replay.makespan_ns, replay.range, replay.start_offset
     run = replay.work.unprofiled
     what, steps = ("a step", run.steps) if run else ("the run", 1)

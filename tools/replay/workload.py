@@ -41,8 +41,7 @@ UNRECORDED_WORK = "unrecorded host"
 """The name of host nodes for unrecorded work. `host idle` is none: it is mostly Python running between ops."""
 COMMUNICATION_TYPES = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 MEMORY_NAME = re.compile(r"__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_|dma_request$")
-"""Names of copies and sets that are recorded as kernels: ROCm's runtime launches kernels for them, MTIA DMA requests.
-"""
+"""Names of copies and sets that ROCm's runtime and MTIA record as kernels."""
 START = "start_time_ns"
 LENGTHS = [attribute.name for attribute in ATTRIBUTES if attribute.unit == "ns" and attribute.name != START]
 LENGTHS_IN_A_SUM = 2
@@ -126,9 +125,9 @@ class Workload(columns.SummaryRepr):
     """The n nodes and e dependencies of all ranks; the rows of a rank begin at its `first_row`.
 
     Dependencies are sorted by `target`. A node starts at least `lag_ns` after the end of each, and waits for `wait_ns`
-    more after all: its host delay; without dependencies that counts from the rank's start, and is the measured start of
-    the first node of a lane, else 0, so that a missing dependency shows. Measured times are on the host's clock or
-    ABSENT.
+    more after all. Without dependencies that counts from the rank's start: it is the measured start of the first node
+    of a lane, else 0, so that a missing dependency shows. Measured times are on the host's clock, ABSENT if not
+    recorded.
 
     `members` are the nodes of several ranks that meet, none before ranks are on one clock. `slot_pool` is the position
     of a full device in `slot_pools`, -1 for nodes that take no slot. With a `recording` this is the run without a

@@ -101,11 +101,7 @@ def _last_writer(writes: Tensors, reads: Tensors, calls: Calls, known_by: str) -
 
 @dataclass(slots=True, eq=False)
 class Box:
-    """Calls of one name, or a group: a phase, a module, an annotation. Times are ns of the box with all in it.
-
-    `time` is by class of nodes, host and activities apart. `first` orders boxes by start, `calls` counts calls of its
-    name.
-    """
+    """Calls of one name, or a group: a phase, a module, an annotation. Times are ns of the box with all in it."""
 
     label: str
     is_group: bool

@@ -109,11 +109,7 @@ class DataFlow:
         return sorted(self.root.inner, key=lambda box: PHASES.index(box.label))
 
     def open_boxes(self, most: int, few: int = FEW) -> set[Box]:
-        """Returns the boxes to be shown with what is in them, so that at most `most` others are seen.
-
-        Groups, and boxes with sought calls in them, are opened before ops, and these only while fewer than `few` are
-        seen.
-        """
+        """Returns the boxes to open so that at most `most` are seen: groups and sought ones, then ops while few are."""
         around_sought = {around for box in self.root.walk() if box.sought for around in box.path()}
         opened, seen, order = set[Box](), 1, count()
         pending = [(False, False, 0, next(order), self.root)]

@@ -39,10 +39,7 @@ path{fill:none}.launch{stroke:#a9b4c0;stroke-width:.7}.host-sync{stroke:#138a7e;
 def draw_lanes(
     graph: ExecutionGraph, origin_ns: int, outlined: int | None = None, time_us: tuple[float, float] | None = None
 ) -> str:
-    """Returns the picture, times in µs from `origin_ns`; the node with the id `outlined` is outlined.
-
-    Nodes without a recorded time are left out. Raises DataError where no node has one.
-    """
+    """Returns the picture of nodes with times, in µs from `origin_ns`, one outlined; raises DataError for none."""
     scene = _Scene(graph, origin_ns, time_us)
     parts = [
         f'<clipPath id="plot"><rect x="{LEFT}" width="{scene.width - LEFT - RIGHT:.1f}" height="{scene.bottom}"/></clipPath>',

@@ -1,7 +1,4 @@
-"""Writes a replay as a Chrome trace for Perfetto: for each rank the measured run and the replay as two processes.
-
-Each starts at 0. Nodes without a recorded time are in the replay only, metadata nodes in neither.
-"""
+"""Writes a replay as a Chrome trace for Perfetto: each rank's measured run and replay as processes that start at 0."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -60,9 +60,9 @@ def median_step(graph: ExecutionGraph) -> int | None:
 class Selection(NamedTuple):
     """Conditions, which a selected node must all meet.
 
-    `around` is the id of a node, with those at most `hops` dependencies away. `time_us` is a window from the graph's
-    first start. `module` is a path or a part of it. With `op`, what its calls launched, and calls `hops` flows away, is
-    selected.
+    `around` is the id of a node, with those at most `hops` dependencies away. `time_us` counts from the graph's first
+    start. `module` is a path or a part of it. With `op`, its calls, what they launched, and calls `hops` flows away
+    count.
     """
 
     around: int | None = None
@@ -261,7 +261,7 @@ def _quoted(text: str) -> str:
 def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str = "") -> View:
     """Returns the selected part of the graph for a file of that name; of data flow the median step by default.
 
-    A note says what the picture shows if that was not asked. Raises DataError if it is too large for the picture.
+    Raises DataError if it is too large for the picture.
     """
     asked = picture
     if form_of(path) not in PICTURES:
