@@ -153,7 +153,9 @@ def _outside(context: ConversionContext, members: list[int]) -> Iterator[tuple[i
 
 
 def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:
-    """Returns edges to late activities from what ended just before on another stream; and how many searches ended."""
+    """Returns edges to late activities from what ended just before on another stream, and the number of activities
+    whose search was cut off after LOOKED_BACK candidates.
+    """
     activities, launched = context.linked.activities, context.launched
     stream, start = streams_of(activities).number, activities.start[late]
 

@@ -46,7 +46,7 @@ def enclosing_ops(calls: Calls, ops: RecordedOps, nesting: columns.Nesting, is_s
 
 
 def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting: columns.Nesting) -> tuple[Ops, OpRows]:
-    """Returns the host trace's ops, then those only the device trace holds, and where each of the latter's ops is."""
+    """Returns the ops of the host trace, then those of the device trace alone, and each device op's row among them."""
     if match is not None and match.of_other_steps:
         host, device = _without_ids_of_steps(host, device, match)
     device_only, device_op = np.ones(len(device.start), np.bool_), OpRows(np.full(len(device.start), -1, np.int64))

@@ -20,7 +20,7 @@ LEAST_APART_NS, LEAST_SHARE = 10_000, 0.25
 
 
 def begin_of_ranks(ranks: int, calls: Calls) -> Int64:
-    """Returns when each rank began (ns), by matched calls with times since then; 0 for the first that shares any."""
+    """Returns when each rank began (ns), by matched calls; the earliest of the ranks that share any is at 0."""
     begin, component = np.zeros(ranks, np.int64), np.arange(ranks)
     for rank, peer, later, apart, _ in _offsets(calls):
         if component[rank] != component[peer] and not apart:

@@ -153,8 +153,6 @@ def _sources(traced: Sequence[int], missing: Sequence[int], first_traced: int) -
 
     >>> _sources([0, 1], [2, 3, 4], 0)
     {2: 0, 3: 1, 4: 0}
-    >>> _sources([0, 2], [1, 3], 0)
-    {1: 0, 3: 2}
     """
     source: dict[int, int] = {}
     for first in missing:

@@ -181,7 +181,9 @@ class Grown(msgspec.Struct, frozen=True):
 
 
 def measured_collectives(facts: Sequence[RankFacts], calls: Calls, uses: Sequence[GroupUse]) -> Measured:
-    """Returns the collectives of a job; their length is that of the last member, else the shortest of those alike."""
+    """Returns the collectives of a job. Their length is that of the member that came last, as all end together, or,
+    where that one may be missing, the shortest of those that are alike.
+    """
     calls = calls.take(calls.group >= 0)
     # those that a rank recorded first come first
     matches = groupby(calls.matched)

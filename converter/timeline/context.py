@@ -69,7 +69,7 @@ class ConversionContext:
 
     @cached_property
     def backlog_until(self) -> Ns | None:
-        """When work from before a part of a trace ended on each activity's stream, -1 for none; None without parts."""
+        """When work from before a part of a trace ended on each activity's stream, -1 for none; None for the whole."""
         activities, info = self.linked.activities, self.linked.info
         if info.backlog_until is None:
             return None

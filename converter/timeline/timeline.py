@@ -315,7 +315,7 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
 
 
 def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:
-    """Returns nodes of no length for launches at whose submit time no slice of their op ends; others get the call."""
+    """Returns nodes of no length for launches where no slice of their op ends; slices that end there get the call."""
     calls = linked.calls
     launch = np.flatnonzero(submit_ns != ABSENT)
     if len(work.start):

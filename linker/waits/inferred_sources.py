@@ -24,7 +24,7 @@ SAMPLE = 256
 
 
 class Score(NamedTuple):
-    """How ends fit the waits of a call site: limits (ns), and by option and stream later ends and explained waits."""
+    """How ends fit the waits of a call site: limits (ns), and by option and stream late ends and explained waits."""
 
     latest_ns: Int64
     wrong_count: Int64
