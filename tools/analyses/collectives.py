@@ -222,7 +222,6 @@ def _by_size(table: Table, ranks: int) -> Table:
     best = np.full(len(kind), np.nan)
     np.fmax.at(best, kind.number, bus)
     best = best[kind.number[sizes.first]]
-    # the median of what is known of each size
     known = [[column[rows][~np.isnan(column[rows])] for rows in sizes.rows()] for column in (latency, bus)]
     medians = [[np.median(each) if len(each) else np.nan for each in of_sizes] for of_sizes in known]
     typical_latency, typical = np.array(medians, np.float64)
@@ -259,7 +258,6 @@ def _waits(collectives: Collectives, note: str) -> tuple[Table, Table]:
     """Returns how long each rank waited and was waited for, and how long one rank of each pair waited for the other."""
     number, arrivals = collectives.groups.number, collectives.arrivals
     last = collectives.last[number]
-    # the arrivals that waited for a later one
     early = np.flatnonzero(collectives.ends_together[number] & (arrivals.rank != arrivals.rank[last]))
     rank, last_rank = arrivals.rank[early], arrivals.rank[last[early]]
     time = (arrivals.duration - arrivals.duration[last])[early]

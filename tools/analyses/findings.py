@@ -55,7 +55,7 @@ GPU_CALLS = ("cuda", "cu", "hip")
 
 
 def find(job: Job) -> list[Finding]:
-    """Returns what all rules find: the largest gain first, then slow calls, which may not recur, then no gain."""
+    """Returns what all rules find: the largest gain first, then slow calls, which may not recur, then the rest."""
     findings = [finding for rule in RULES for finding in rule(job)]
     gains = [finding for finding in findings if finding.gain and finding.gain.is_worth_it and not job.lost_work]
     gains.sort(key=lambda finding: (finding.what is Found.PAUSES, -(finding.gain.us if finding.gain else 0.0)))

@@ -199,8 +199,8 @@ class Job:
     """The ranks of a run, its tables, as recorded, and the replay of all ranks, without a profiler where that is known.
 
     The nodes of `work` are those of all ranks, rank after rank, `rank_of_node` are positions in `ranks`. The run takes
-    `length_us`, and took `recorded_us` while it was recorded. `launches` are dependencies on a launching host node.
-    None of the activities of `unrecorded` devices was recorded; with `lost_work` nothing tells what would be shorter.
+    `length_us`, and took `recorded_us` while it was recorded. `launches` says which dependencies are launches.
+    None of the activities of `unrecorded` devices was recorded; with `lost_work` nothing shows what would help.
     """
 
     ranks: list[RankFacts]

@@ -50,7 +50,7 @@ LABELS = tuple(activity_class.label for activity_class in ActivityClass)
 class Steps(NamedTuple):
     """Steps in order of time (ns), and for each activity the step that launched it, -1 for none.
 
-    A step ends when its mark and all that it launched have ended. It starts with its mark, but after the last step.
+    A step ends when its mark and all that it launched have ended. It starts with its mark, but not in the step before.
     """
 
     name: list[str]

@@ -59,7 +59,7 @@ class Site(NamedTuple):
 
 
 def small_kernels(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter without the host work between launches of kernels that are too small.
+    """Finds whether the run would be shorter without the host work between launches of kernels shorter than that.
 
     That is what a CUDA graph leaves out, and `torch.compile` for a part. The host's work between steps stays.
     """
@@ -184,7 +184,7 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
 
 
 def pauses(job: Job) -> Iterator[Finding]:
-    """Finds whether a run on the CPU alone would be shorter without calls far longer than their op's others."""
+    """Finds whether a run on the CPU alone would be shorter without pauses, calls far longer than usual."""
     median_ns, is_pause = usual_ns(job)
     if job.is_on_device or not is_pause.any():
         return
@@ -226,7 +226,7 @@ def usual_ns(job: Job) -> tuple[Floats, Bool]:
 
 
 def without_ops(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter without annotations and long stretches in which hardly any op runs."""
+    """Finds whether the run would be shorter without annotations of hardly any op and long stretches without ops."""
     work, least_ns = job.work, LONG * job.replay.makespan_ns / max(1, *(len(rank.step_starts) for rank in job.ranks))
     is_host, is_idle = ~job.in_loader & (work.node_class == NodeClass.HOST), job.names.equal(IDLE)
     # other threads may wait for what is not recorded
@@ -256,7 +256,7 @@ def without_ops(job: Job) -> Iterator[Finding]:
 def host_waits(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter without the waits of the host for its device.
 
-    A thread that launches nothing may wait as it likes; `pageable_copies` tells of waits for such copies. If a profiler
+    A thread that launches nothing may wait as it likes; `pageable_copies` tells of waits for copies. If a profiler
     slowed the host, results are named even without a gain: a host that is ahead of its device waits longer for them.
     """
     work = job.work

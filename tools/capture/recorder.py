@@ -94,6 +94,7 @@ class Recorder:
     """
 
     _open: "Recorder | None" = None
+    """The one of this process that records or is going to."""
 
     def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, *steps: int, detail: Any = None) -> None:
         self.steps = 0

@@ -36,7 +36,7 @@ class Conflict(RuntimeError):
 def check_no_other_profiler(torch: Any) -> None:
     """Raises Conflict where a profiler is active, or waits for the steps of its schedule.
 
-    PyTorch counts the steps of profilers that are not active yet, but not whose they are, so these are looked for.
+    One that marks steps may not be active yet: PyTorch counts its steps, but not whose they are, so it is looked for.
     """
     profilers, profile = torch.autograd.profiler, torch.profiler.profile
     is_active = profilers._is_profiler_enabled or torch.autograd._profiler_enabled()

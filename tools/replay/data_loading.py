@@ -21,7 +21,7 @@ LOADER = re.compile(r"enumerate\(DataLoader\)")
 """What PyTorch calls getting the next batch from its data loader."""
 OTHER_PROCESSES = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 TAKEN_NS, FEW = 1_000_000, 2
-"""Taking a batch that is there lasts as long as the loader's shortest call, at most TAKEN_NS if all may have waited."""
+"""Taking a batch lasts as long as the loader's shortest call, at most TAKEN_NS if no call takes FEW times as long."""
 WAITED_SHARE = 0.05
 """A call waits that takes more than FEW times as long as taking does, on a thread of which that is a larger share."""
 
@@ -85,7 +85,11 @@ def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
 
 
 def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns]) -> Workload:
-    """Returns a changed job in which loops wait until a batch is there; `ends` says when the nodes of a job end."""
+    """Returns a changed job in which loops wait until a batch is there; `ends` says when the nodes of a job end.
+
+    Replays up to three times. The steps before the recorded ones count as changed, too, so the first call waits shorter
+    where the loop takes longer.
+    """
     row, first, taken, is_waiting = waits_of(job)
     before, after, thread = job.duration_ns, changed.duration_ns, job.lane[row]
     factor, of_thread = after[row] / np.maximum(before[row], 1), np.ones(len(job.lanes))

@@ -39,7 +39,7 @@ LEAST_FACTOR = 0.1
 DEVICES_ALONE = (0.97, 1.05)
 """If a replay without any host work takes this share of the measured step, the devices limit it."""
 LIMITED, NEAR, REPLAYS = 1.01, 0.001, 12
-"""A replay takes LIMITED of the measured step if devices limit it, else comes NEAR it, unless after more REPLAYS."""
+"""A replay takes LIMITED of the measured step if devices limit it; others come NEAR it, within so many REPLAYS."""
 COSTLIEST, TYPICAL_OP_NS = 2.5, 440
 """How many times what was measured on a quiet thread an op may cost: 0.9 to 2.2 in jobs on a CPU with PyTorch 2.13.
 The second number is what it costs where that could not be measured: 370 to 740 ns elsewhere.

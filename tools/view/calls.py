@@ -30,7 +30,6 @@ LONGEST = 32
 """The most letters of a box's name."""
 REST = "the rest"
 PHASES = "data loading", "forward", "backward", "optimizer", REST
-"""The phases in the order in which a step goes through them."""
 LARGEST_CLASSES = (NodeClass.COMMUNICATION, NodeClass.COMPUTATION, NodeClass.MEMORY, NodeClass.HOST)
 
 

@@ -25,7 +25,6 @@ RETURN_TYPE = re.compile(r"^(?:static |inline )*(?:void|int|bool|auto) ")
 NAMESPACE = re.compile(r"(?:\(anonymous namespace\)|[A-Za-z_]\w*)::")
 ONE_WORD = re.compile(r"\(\w+\)")
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML does not allow."""
 Point = tuple[float, float]
 
 

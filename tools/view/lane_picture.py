@@ -22,7 +22,6 @@ SHORTEST_US = 1e-3
 LOOKS = (*(node_class.label for node_class in NodeClass), "waiting", "idle")
 """How nodes are drawn: as their class, as waiting if the host only waits, or as idle between recorded host work."""
 REASONS = (*(label for _, label in WAITS), "unknown")
-"""Why a node waits for another one."""
 WAITING = re.compile(r"Synchronize")
 STYLE = """
 text{font:11px system-ui,sans-serif;fill:#39424d}.lane{stroke:#e6eaee}.tick{stroke:#eef1f4}.paper{fill:#fff}
@@ -81,7 +80,6 @@ class _Scene:
         lanes, count = np.unique(work.lane[drawn], return_counts=True)
         order = sorted(lanes.tolist(), key=lambda lane: (work.lanes[lane].is_stream, work.lanes[lane]))
         self.middle = {lane: TOP + LANE * (row + 0.5) for row, lane in enumerate(order)}
-        """The y of the middle of each lane, px."""
         self.bottom = TOP + LANE * len(order)
         self.drawn, self.start, self.end = drawn.tolist(), start.tolist(), end.tolist()
         self.look = [LOOKS[look] for look in looks(graph, work.node_class).tolist()]
