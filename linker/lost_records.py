@@ -16,6 +16,7 @@ from ..schema.reasons import Reason
 from .contradictions import ADVICE, Contradiction
 from .joining import enclosing_ops
 from .match import Match
+from .odd_ops import signs_in_device_trace
 from .ops_without_calls import ops_without_calls
 from .readers import DeviceTrace, HostTrace
 from .windows import Period, trace_start
@@ -134,8 +135,9 @@ def lost_records(
     launching = np.isin(calls.name.codes, calls.name.codes[call_row[call_row >= 0]])
     launching[launches] = True
     silent = ops_without_calls(host, device, match, nesting.parent, around, launching)
-    if len(silent) <= len(uncalled):
-        silent = DeviceOpRows(silent[:0])  # activities without a call may be theirs
+    if len(silent) <= len(uncalled) or any(count for count, *_ in signs_in_device_trace(device)):
+        # activities without a call, and calls on other threads or at other times, may be theirs
+        silent = DeviceOpRows(silent[:0])
     before = CallRows(in_time[np.searchsorted(calls.start[in_time], ops.start[silent], "right") - 1])
     short = short_graphs(device, call_row)
     return LostRecords(launches, alone, share, streams, short, silent, before, uncalled)

@@ -28,13 +28,14 @@ Sign = tuple[int, str, str, str, str]
 
 def odd_ops(host: HostTrace | None, device: DeviceTrace, match: Match | None) -> tuple[int, list[Contradiction]]:
     """Returns how many ops are odd, and the plainest sign of that, if there is one. O(n log n)."""
-    signs = [*_by_times(device)]
+    signs = [*signs_in_device_trace(device)]
     if host is not None and match is not None and not match.of_other_steps and match.agreement >= SMALLEST_AGREEMENT:
         signs += _beside(host, device, match)
     return next(((count, [Contradiction(*words)]) for count, *words in signs), (0, []))
 
 
-def _by_times(device: DeviceTrace) -> Iterator[Sign]:
+def signs_in_device_trace(device: DeviceTrace) -> Iterator[Sign]:
+    """Yields the signs that the device trace alone shows, the plainest first."""
     ops, calls, path, count = device.ops, device.calls, device.path, len(device.ops.start)
     if (unit := max(unit_of_starts(ops), unit_of_starts(calls, device.activities))) > 1:
         ran = device.activities if len(device.activities.start) else ops

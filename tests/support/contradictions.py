@@ -54,11 +54,14 @@ def sample() -> Files:
 
 
 class Lie(NamedTuple):
-    """What is wrong, in words and as a change of the sample; and why nobody can notice it, if so."""
+    """What is wrong, in words and as a change of the sample; why nobody can notice it, if so; and whether the other
+    ranks alone show it, so that trace-link says nothing.
+    """
 
     what: str
     change: Change
     why: str = ""
+    by_others: bool = False
 
 
 # changes of traces
@@ -299,8 +302,7 @@ TRACES = (
     Lie("durations of ops × 1000", times_scaled(1000, of_category("cpu_op"), starts=False)),
     Lie("durations of calls × 1000", times_scaled(1000, of_category("cuda_runtime"), starts=False)),
     Lie("all times of the device trace × 1000", times_scaled(1000, timed)),
-    Lie("all times of the device trace × 1000, no copy with its bandwidth", without(times_scaled(1000, timed), BANDWIDTH),
-        "the host trace has no times of ops to compare with, so this is a run on a slower machine"),
+    Lie("all times of the device trace × 1000, no copy with its bandwidth", without(times_scaled(1000, timed), BANDWIDTH), by_others=True),
     Lie("all starts are rounded to 10 µs", starts_rounded),
     Lie("all calls are on other threads than their ops", calls_elsewhere),
     Lie("a kernel ran a second before all calls", stale_kernel),
@@ -474,7 +476,7 @@ def _answer(lie: Lie) -> str:
     disagreements = [
         line.split(": ", 1)[1] for line in said.build if "ranks disagree" in line and "reversed" in lie.what
     ]
-    return ", ".join(dict.fromkeys(f"`{short(line)}`" for line in [*said.link, *disagreements])).replace("|", "\\|")
+    return ", ".join(dict.fromkeys(f"`{short(line)}`" for line in [*(said.link or said.diagnose), *disagreements])).replace("|", "\\|")
 
 
 def _graph_answer(lie: GraphLie) -> str:
