@@ -476,7 +476,9 @@ def _answer(lie: Lie) -> str:
     disagreements = [
         line.split(": ", 1)[1] for line in said.build if "ranks disagree" in line and "reversed" in lie.what
     ]
-    return ", ".join(dict.fromkeys(f"`{short(line)}`" for line in [*(said.link or said.diagnose), *disagreements])).replace("|", "\\|")
+    return ", ".join(
+        dict.fromkeys(f"`{short(line)}`" for line in [*(said.link or said.diagnose), *disagreements])
+    ).replace("|", "\\|")
 
 
 def _graph_answer(lie: GraphLie) -> str:
