@@ -36,7 +36,7 @@ JSON_START = ("{", "[")
 OBJECT = re.compile(r"(?=\{)")
 BLANK = b"\xef\xbb\xbf \t\r\n"
 ROWS = re.compile(rb'"(?:traceEvents|nodes)"\s*:\s*\[')
-EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
+EVENTS = re.compile(r'"traceEvents"\s*:\s*\[|\[(?<=\A\[)')
 """Where the list of events begins, which may be all that there is."""
 NODES = re.compile(r'"nodes"\s*:\s*\[')
 HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
@@ -124,7 +124,7 @@ class InputKind(FileKind, Enum):
 
 Kinds = Sequence[tuple[InputKind, tuple[re.Pattern[str], ...]]]
 JSON_KINDS: Kinds = (
-    (InputKind.TIMELINE, (EVENTS, re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"'))),
+    (InputKind.TIMELINE, (re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"'), EVENTS)),
     (InputKind.DEVICE, (EVENTS,)),
     (InputKind.LINKED, (NODES, re.compile(r'"inclusive_dur"\s*:'))),
     (InputKind.GRAPH_JSON, (NODES, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"'))),

@@ -147,8 +147,7 @@ def test_a_graph_of_another_run_is_refused() -> None:
         tallies_of(run_of("prefetch"), [graph])
 
 
-@pytest.mark.parametrize("lost", [0.0, 0.05])
-@pytest.mark.parametrize("whole_us", [False, True])
+@pytest.mark.parametrize(("whole_us", "lost"), [(False, 0.05), (True, 0.0)])
 @pytest.mark.parametrize("name", ["ddp", "graph", RANDOM])
 def test_activities_are_found_whatever_the_clock_shows(name: str, whole_us: bool, lost: float) -> None:
     job = build_job(name, seed=1, steps=2, machine=replace(draw_machine(3), whole_us=whole_us, lost=lost))

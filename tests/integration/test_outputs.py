@@ -58,7 +58,7 @@ def test_outputs_are_those_that_every_supported_version_gives(found: dict[str, d
 
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the streams")
-CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
+CLOSED = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
 NO_OUTPUT = "error: -: standard output is closed; open it, or send it to a file: > FILE\n"
 
 
@@ -78,9 +78,8 @@ def test_what_goes_to_a_file_goes_there(redirected: str, data: Path, tmp_path: P
     assert (tmp_path / "linked.json").read_bytes().endswith(b"}\n")
 
 
-@pytest.mark.parametrize("redirected", ["<&-", "<&- >&- 2>&-"])
-def test_a_build_in_processes_needs_no_streams(redirected: str, data: Path, tmp_path: Path) -> None:
-    assert started(redirected, "build", data / "training", "-o", tmp_path / "out", "--jobs", 2, "-q") == (0, "")
+def test_a_build_in_processes_needs_no_streams(data: Path, tmp_path: Path) -> None:
+    assert started(CLOSED[-1], "build", data / "training", "-o", tmp_path / "out", "--jobs", 2, "-q") == (0, "")
     assert len(list(tmp_path.glob("out/graph.*.et"))) == 2
 
 

@@ -137,12 +137,12 @@ def test_every_extra_is_tried_here() -> None:
 
 
 def wants(extra: str, done: Done) -> str:
-    """The extra as a requirement, of which a process names the packages in its one line."""
+    """The extra, of which a process names the packages in its one line."""
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     [packages] = re.findall(r"; run: pip install ([^(\n]+)(?: \(see .*)?\n", done.stderr)
     [listed] = re.findall(rf"^{extra} = \[(.*)\]$", PROJECT.read_text("utf-8"), re.MULTILINE)
     assert packages.split() == re.findall(r'"([\w-]+)', listed)
-    return f"execgraph[{extra}]"
+    return extra
 
 
 def test_the_page_takes_the_extra_report(environments: Environments, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_the_page_takes_the_extra_report(environments: Environments, tmp_path: P
 
     plain = environments.plain
     missing = plain.run(plain.command("trace-report"), tmp_path / "nothing", "--output", "page.html", cwd=tmp_path)
-    one = environments.with_extra("report", wants("report", missing))
+    one = environments.with_extra(wants("report", missing))
     done = report(one, str(TRAINING), "--only", "temporal_breakdown", "--output", "page.html")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "page.html").stat().st_size > 500_000
@@ -164,7 +164,7 @@ def test_zstd_takes_the_extra_zstd(environments: Environments, tmp_path: Path) -
 
     trace = tmp_path / "device.json.zst"
     trace.write_bytes(pytest.importorskip("zstandard").compress(gzip.decompress(DEVICE.read_bytes())))
-    one = environments.with_extra("zstd", wants("zstd", link(environments.plain)))
+    one = environments.with_extra(wants("zstd", link(environments.plain)))
     assert link(one).returncode == 0
     # a folder of them, too
     plain = environments.plain
@@ -183,7 +183,7 @@ with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as clust
 def test_a_cluster_takes_the_extra_dask(environments: Environments, tmp_path: Path) -> None:
     plain, arguments = environments.plain, ("--input-dir", TRAINING, "--output-dir", tmp_path / "graphs")
     missing = plain.run(plain.command("trace-build"), *arguments, "--scheduler", "tcp://127.0.0.1:1", cwd=tmp_path)
-    one = environments.with_extra("dask", wants("dask", missing))
+    one = environments.with_extra(wants("dask", missing))
     done = one.run(one.python, "-c", ON_CLUSTER, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len([*(tmp_path / "graphs").glob("graph.*.et")]) == 2
@@ -193,14 +193,14 @@ def test_tab_completion_takes_the_extra_completion(environments: Environments, t
     plain = environments.plain
     asked = {"_ARGCOMPLETE": "1", "COMP_LINE": "execgraph li", "COMP_POINT": "12", "COMP_TYPE": "9"}
     missing = plain.run(plain.command("execgraph"), cwd=tmp_path, **asked)
-    one = environments.with_extra("completion", wants("completion", missing))
+    one = environments.with_extra(wants("completion", missing))
     # the answer goes to file descriptor 8
     answered = one.run("sh", "-c", 'exec "$0" -m execgraph 8>&1 9>&2', one.python, cwd=tmp_path, **asked)
     assert answered.stdout.split() == ["link"], answered.stderr
 
 
 def test_the_extra_isal_reads_gzip(environments: Environments, tmp_path: Path) -> None:
-    one = environments.with_extra("isal", "execgraph[isal]")
+    one = environments.with_extra("isal")
     command = (one.python, "-X", "importtime", "-m", "execgraph", "link", "--device-trace", DEVICE, "--output", "-")
     assert "isal" in imported(one.run(*command, cwd=tmp_path))
 

@@ -64,11 +64,9 @@ class Environments:
         made.pip_install(self._wheel)
         return made
 
-    def with_extra(self, extra: str, requirement: str) -> Environment:
-        """The package with the extra: what that needs is there, then pip is asked for the requirement."""
-        made = self._with_libraries(extra, self.plain.packages)
-        made.pip_install(requirement)
-        return made
+    def with_extra(self, extra: str) -> Environment:
+        """The package with what the extra needs by its metadata."""
+        return self._with_libraries(extra, self.plain.packages)
 
     def _with_libraries(self, extra: str, *folders: Path) -> Environment:
         made = Environment(self._folder / (extra or "plain"))
