@@ -215,6 +215,9 @@ def decode_nodes(nodes: Messages, tables: dict[str, StringTable], tensors: bool)
         raise WireError(f"a node of unknown type {types[wrong[0]]}", int(nodes.starts[wrong[0]]))
     columns["type"] = types.astype(np.uint8)
     known, problems = _attributes(nodes, attributes, tables, columns["id"])
+    stored = np.unique(node_fields.of(Node.STORAGE_FIELD_NUMBER, DELIMITED).message)
+    if len(stored):
+        problems["nodes that say what they store; a graph that is written anew lacks that"] = columns["id"][stored]
     texts_of_tensors = _tensors(nodes, node_fields) if tensors else None
     return NodeColumns(**columns, attributes=known, tensors=texts_of_tensors, problems=problems)
 

@@ -147,6 +147,7 @@ def test_nodes_of_storage_come_back_with_what_is_said_of_it_and_last_in_a_replay
     graph = ExecutionGraph.read(str(tmp_path / "out.et"))
     assert node_classes(graph).tolist() == [NodeClass.HOST] * 3
     assert replay(graph).makespan_ns == 30_000
+    assert "2 nodes that say what they store (the first: node 1)" in " ".join(graph.notes)
 
 
 def test_the_json_is_a_line_for_each_node_in_the_names_of_the_schema(tmp_path):
