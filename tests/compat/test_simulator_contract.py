@@ -108,7 +108,7 @@ def test_hosts_that_block_on_the_device_run_to_the_end(tmp_path: Path, job: str,
 
 @pytest.mark.parametrize("job", MANY_RANKS)
 def test_many_ranks_run_to_the_end(tmp_path: Path, job: str) -> None:
-    assert played_to_the_end(tmp_path, built_job(job, 8).graphs, host=job in ("ddp", "halo"))
+    assert played_to_the_end(tmp_path, built_job(job, 4).graphs, host=job in ("ddp", "halo"))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from support.generated import here
 
 resource: Any = pytest.importorskip("resource")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied as they are")
-MOMENTS = int(os.environ.get("EXECGRAPH_ENDINGS", "10"))
+MOMENTS = int(os.environ.get("EXECGRAPH_ENDINGS", "8"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 INTERRUPTED = b"trace-build: interrupted\n"
 EARLIER, NOW = BuildOptions(io="none"), BuildOptions()

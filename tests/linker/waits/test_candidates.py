@@ -131,7 +131,7 @@ def test_a_query_right_after_a_synchronisation_asks_about_the_same_event() -> No
 
 
 @pytest.mark.parametrize("name", ["simple", "pageable", "polling", "event_sync", "prefetch"])
-@pytest.mark.parametrize("clock_us", [-5, -1, 1, 5])
+@pytest.mark.parametrize("clock_us", [-5, 1])
 def test_clocks_that_are_off_change_no_dependency(tmp_path: Path, name: str, clock_us: int) -> None:
     job = build_job(name, seed=1, steps=4, machine=replace(DEFAULT, clocks=(Clock(1000 * clock_us),)))
     run = simulate(job)

@@ -72,7 +72,7 @@ def in_chakras_order(path: Path) -> list[tuple[int, float]]:
 
 
 @pytest.mark.parametrize("without", ["", "steps", "host"])
-@pytest.mark.parametrize("run", ["attention", "ddp", "threads", "compiled", "training", "gpu/small_graph"])
+@pytest.mark.parametrize("run", ["threads", "compiled", "gpu/small_graph"])
 def test_a_real_run_is_the_same_by_way_of_a_file_whose_ops_descend_from_their_threads_roots(
     data: Path, tmp_path: Path, run: str, without: str
 ) -> None:

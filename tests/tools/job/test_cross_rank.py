@@ -13,7 +13,7 @@ from execgraph.tools.job import BuildOptions, BuildReport, build, table
 from execgraph.tools.job.cross_rank import compare_ranks
 from execgraph.tools.job.rank_comms import RankComms, group_summary
 from execgraph.tools.report.inputs import find_sources
-from execgraph.tools.report.report import report_on
+from execgraph.tools.report.report import ReportRequest, report_on
 from support.builder.records import Group
 from support.builder.timeline import TraceBuilder
 from support.commands import status_of
@@ -37,7 +37,7 @@ def test_a_disagreement_is_found_and_shown_from_both_sides(tmp_path: Path, fault
     wrong, ranks, told = FAULTS[fault]
     report = report_of(write(tmp_path / "job", wrong, ranks), tmp_path / "out")
     assert report.disagreements == [told]
-    reported = report_on(find_sources([tmp_path / "job"]))
+    reported = report_on(find_sources([tmp_path / "job"]), ReportRequest(page=False))
     assert f"ranks disagree: {told}" in reported.notes
     assert reported.verdict.startswith("What limits the run cannot be told: ranks disagree on what they communicate")
 
