@@ -266,7 +266,12 @@ class Job:
         shares = [share, *(1 - makespan(other) / max(replays.makespan_ns(other), 1) for other in others)]
         free, fixed = self.with_causes
         freed = 100 * (1 - makespan(free) / max(replays.makespan_ns(free), 1)) if len(fixed) else 100 * share
-        least, most = (limit(shares) * self.length_us if others else None for limit in (min, max))
+        noise_us = (run.noise_pct if run else 0.0) / 100 * max(self.length_us - saved_us, saved_us)
+        is_range = bool(others or noise_us)
+        least, most = (
+            (limit(shares) * self.length_us + more) if is_range else None
+            for limit, more in ((min, -noise_us), (max, noise_us))
+        )
         least_pct = max(replays.CLEAR_PCT, LEAST_OF_GAIN * max(freed, 100 * share))
         differs, steps = abs(freed - 100 * share) > least_pct, run.steps if run else 0
         return Gain(saved_us, 100 * share, factor, removed, least, most, steps, freed if differs else None)

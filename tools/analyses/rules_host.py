@@ -112,6 +112,9 @@ def data_loader(job: Job) -> Iterator[Finding]:
     times_us, recorded_us = (np.bincount(ranks, run.duration_ns[in_loader]) / 1000 for run in (work, recorded))
     longest = int(times_us.argmax())
     gain = job.gain(np.where(loads, 0.0, 1.0), handed_over)
+    if not job.is_on_device:
+        # the batch is then loaded by cores that compute, unless one is idle
+        gain = gain._replace(least_us=0.0, most_us=max(gain.us, gain.most_us or 0.0))
     values = {
         "advice": Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
         "time": gain.in_its_unit(times_us[longest]),

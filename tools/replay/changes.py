@@ -23,6 +23,7 @@ from ...schema.device_peaks import Peak, peak_of
 from ...schema.errors import Remedy, RequestError, Spelled, nearest
 from ...schema.graph import DEVICE_NAME, STEP_START, Delay, DependencyKind, ExecutionGraph
 from ...schema.linked import FOREVER, LONGEST_RECORDING
+from ...schema.machine import LONGEST
 from .calls import Phase, calls_of, phases_of, within
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
 
@@ -418,7 +419,9 @@ def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | fl
         # the replay itself makes nodes wait for a free slot
         duration[np.concatenate([graph.integers("delay", 0) for graph in graphs]) == Delay.CONTENTION] = 0
     wait = work.wait_ns + host_delay.astype(np.int64) - work.host_delay_ns
-    # before a wait, what is left of an idle call is host work of its name; the latency of a return is not
-    is_call = (work.node_class[work.target] == NodeClass.HOST) & (work.kind & DependencyKind.HOST_SYNC == 0)
+    # before a wait, what is left of an idle call is host work of its name; the latency of a return is not, unless the
+    # call goes on longer than any takes to return, as hipFree does
+    is_return = (work.kind & DependencyKind.HOST_SYNC != 0) & (work.lag_ns <= LONGEST)
+    is_call = (work.node_class[work.target] == NodeClass.HOST) & ~is_return
     lag = np.where(is_call, lag.astype(np.int64), work.lag_ns)
     return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, lag_ns=lag, slot_pool=slot_pool)

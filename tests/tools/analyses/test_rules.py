@@ -70,6 +70,7 @@ def reading(count: int = 10) -> TraceBuilder:
             launch(t)
             with t.op("aten::item"), t.op("aten::_local_scalar_dense"):
                 t.memcpy("DtoH", duration=2)
+                t.stream_synchronize(7)
             t.leaf("aten::set_", 50)
     return t
 
