@@ -196,11 +196,11 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
 
 def other_shapes(host: HostTrace, device: DeviceTrace, match: Match) -> list[Contradiction]:
     """Returns whether ops that both traces hold have inputs of other shapes in each, by a sample of them."""
-    inputs, shapes, count, differing = host.arguments.inputs, device.ops.shapes, 0, list[str]()
+    inputs, shapes, count, differing = host.arguments.texts[0], device.ops.shapes, 0, list[str]()
     step = max(len(match.host_row) // OPS_COMPARED, 1)
     for node, row in zip(match.host_row[::step].tolist(), match.device_row[::step].tolist(), strict=True):
-        recorded = json_value(shapes[row].encode())
-        pairs = zip(inputs(node).shapes, recorded if isinstance(recorded, list) else [], strict=False)
+        sides = (json_value(inputs[node]) or {}).get("shapes"), json_value(shapes[row].encode())
+        pairs = zip(*(side if isinstance(side, list) else [] for side in sides), strict=False)
         # versions write lists of tensors, which are no lists of numbers, in several ways
         known = [pair for pair in pairs if all(map(integer_list, pair))]
         count += bool(known)
