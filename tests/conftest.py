@@ -29,20 +29,20 @@ settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("often and short")
 
 LONGEST = [
-    "docs/test_pages.py", "project/test_plain_install.py", "tools/report/test_frontend.py",
-    "tools/report/test_report.py", "integration/test_what_if.py", "compat/test_simulator_contract.py",
-    "linker/test_contradictions.py", "fuzz/test_cases.py", "fuzz/test_limits.py", "tools/job/test_build.py",
-    "integration/test_outputs.py", "tools/test_ending.py", "linker/test_link.py", "cli/test_grammar.py",
-    "integration/test_job_communication.py", "integration/test_damage.py", "compat/test_versions.py",
-    "tools/job/test_cross_rank.py", "cli/test_trace_scale.py", "schema/linked/test_numbers.py",
-    "benchmarks/test_accuracy.py", "tools/job/test_merging.py", "benchmarks/test_benchmarks.py",
-    "fuzz/test_claims.py", "cli/test_link_and_convert.py", "tools/generate/test_generate.py",
-    "schema/graph/test_json_files.py", "tools/test_terminal.py", "integration/test_match.py",
-    "tools/package/test_runs_and_jobs.py", "docs/test_formats.py", "integration/test_clocks.py",
-    "linker/waits/test_candidates.py", "converter/test_rewiring.py", "tools/package/test_api.py",
-    "schema/linked/test_file.py", "tools/report/test_timeline.py", "tools/job/test_diagnosis.py",
-    "integration/test_device_time.py", "tools/report/test_inputs.py", "integration/test_windows.py",
-    "converter/targets/test_goal_job.py",
+    "docs/test_pages.py", "project/test_plain_install.py", "compat/test_simulator_contract.py",
+    "integration/test_what_if.py", "integration/test_outputs.py", "linker/test_contradictions.py",
+    "integration/test_damage.py", "tools/report/test_report.py", "fuzz/test_claims.py", "tools/report/test_frontend.py",
+    "compat/test_versions.py", "tools/test_ending.py", "cli/test_trace_scale.py", "tools/job/test_cross_rank.py",
+    "fuzz/test_limits.py", "cli/test_link_and_convert.py", "tools/job/test_merging.py", "tools/job/test_build.py",
+    "tools/package/test_runs_and_jobs.py", "integration/test_job_communication.py", "cli/test_grammar.py",
+    "schema/linked/test_numbers.py", "benchmarks/test_accuracy.py", "tools/package/test_api.py", "fuzz/test_cases.py",
+    "tools/generate/test_generate.py", "benchmarks/test_benchmarks.py", "property/test_random_jobs.py",
+    "schema/test_json_stream.py", "docs/test_formats.py", "linker/test_link.py", "tools/test_terminal.py",
+    "schema/graph/test_json_files.py", "integration/test_match.py", "tools/report/test_inputs.py",
+    "schema/linked/test_file.py", "tools/report/test_page.py", "tools/job/test_simulators.py",
+    "tools/job/test_diagnosis.py", "tools/generate/test_machine.py", "converter/test_rewiring.py",
+    "integration/test_device_time.py", "converter/targets/test_goal_job.py", "integration/test_windows.py",
+    "linker/waits/test_candidates.py",
 ]  # fmt: skip
 """Files that take longest, the longest first: begun last, one process would wait for the other. `make test-fast` leaves
 them out.
