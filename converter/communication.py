@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
 
 from ..schema.columns import ABSENT, Categorical, Ragged
 from ..schema.comm_groups import ADDRESS, natural
@@ -131,14 +130,8 @@ def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[Commu
     types, unknown_dtypes = np.full(count, NodeType.COMP, np.uint8), 0
     values, messages = defaultdict[str, dict[int, Any]](dict), list[Message]()
     labels = defaultdict[tuple[int, ...], dict[str, str]](dict)
-    names = defaultdict[str, set[str]](set)
-    for _, number, kernel in nodes:
-        names[kernel].add(linked.communications[number].name)
     for row, number, kernel in nodes:
         recorded = linked.communications[number]
-        # the call of a first kernel may be lost: it does what all others of its name do
-        if not recorded.name and meaning(recorded, kernel) is None and len(others := names[kernel] - {""}) == 1:
-            recorded = replace(recorded, name=min(others))
         if (decoded := meaning(recorded, kernel)) is None:
             continue
         types[row] = decoded.node

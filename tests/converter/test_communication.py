@@ -192,17 +192,6 @@ def test_types_and_dtypes_that_nobody_knows_are_counted() -> None:
     assert found.types.tolist() == [NodeType.COMP, NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_COLL]
 
 
-def test_a_kernel_whose_call_was_lost_does_what_others_of_its_name_do() -> None:
-    def types(*names: str) -> list[int]:
-        linked = linked_of([])
-        linked.communications = [Communication(name=name) for name in names]
-        nodes = [communication.CommunicationNode(row, row, "ncclDevKernel_SendRecv(x)") for row in range(len(names))]
-        return communication.communication_columns(linked, len(names), nodes).types.tolist()
-
-    assert types("", "all_to_all") == [NodeType.COMM_COLL] * 2
-    assert types("", "all_to_all", "send")[0] == NodeType.COMP
-
-
 def test_kernels_of_one_communication_share_its_bytes_to_the_last() -> None:
     found = columns_of(Communication("allreduce", "Byte", 11), rows=[0, 0, 0], count=5)
     assert integers(found, "comm_size") == [ABSENT, 4, 4, 3, ABSENT]

@@ -40,7 +40,7 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
     copies = dict[tuple[int, bytes], int]()
     # the copies of a scaled job are meant to be alike
     is_scaled = any(name.startswith(RANKS_OF_GROUP) for graph in graphs for name in graph.metadata)
-    for graph, rank in zip(graphs, ranks, strict=True) if not is_scaled else ():
+    for graph, rank in zip(graphs, ranks, strict=True) if not is_scaled and min(ranks) >= 0 else ():
         if (first := copies.setdefault((graph.number("pid", -1 - rank), graph.start_ns.tobytes()), rank)) != rank:
             return f"ranks {first} and {rank} have the same process and times, so they are copies of one rank"
     times = zip(graphs, ranks, strict=True)
