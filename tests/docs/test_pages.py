@@ -37,7 +37,7 @@ NOT_RUN = {
     ("goal.md", "txt2bin -i"): SIMULATOR, ("goal.md", "apt-get install"): SOURCES, ("goal.md", "git clone"): SOURCES,
     ("install.md", "git clone"): INSTALLS,
     ("many-ranks.md", "dask scheduler"): CLUSTER, ("performance.md", "make bench"): SLOW,
-    ("performance.md", "git checkout"): SLOW, ("performance.md", "trace-generate ddp"): "makes 10 GB",
+    ("performance.md", "git checkout"): SLOW,
     ("scaling.md", "trace-generate moe_dp"): "makes 256 graphs, for " + SIMULATOR,
 }  # fmt: skip
 """Text blocks that show commands which do not run here, by page and how the first command begins, and why."""
