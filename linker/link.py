@@ -189,7 +189,7 @@ def _link_all(
     on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
     info = _info(host, device, rank)
     awaited = awaited_ends(activities, calls, device.syncs)
-    lost = lost_records(device, activities.call_row, host, match)
+    lost = lost_records(device, activities.call_row, host, match, nesting)
     info.machine, too_long = machine_of(activities, calls, awaited), [*overruns(device, activities.call_row, awaited)]
     contradicting = contradictions.contradictions(host, device, activities.call_row, info.machine, awaited, too_long)
     odd_count, odd = odd_ops(host, device, match)

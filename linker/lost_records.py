@@ -117,7 +117,11 @@ def launch_calls(calls: Calls) -> CallRows:
 
 
 def lost_records(
-    device: DeviceTrace, call_row: CallRows, host: HostTrace | None = None, match: Match | None = None
+    device: DeviceTrace,
+    call_row: CallRows,
+    host: HostTrace | None = None,
+    match: Match | None = None,
+    nesting: columns.Nesting | None = None,
 ) -> LostRecords:
     """Returns what the trace of one process lacks, by the call of each activity and the `match` of ops. O(n log n)."""
     ops, calls, activities, launches = device.ops, device.calls, device.activities, launch_calls(device.calls)
@@ -126,7 +130,7 @@ def lost_records(
     alone = CallRows(launches[(count < 0) & ~_beyond_end(device, launches, count > 0)])
     if len(alone) <= (activities.correlation == 0).sum():
         alone = CallRows(alone[:0])  # activities without a correlation may be theirs
-    nesting = columns.nest(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
+    nesting = nesting or columns.nest(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
     around = enclosing_ops(calls, ops, nesting, are_step_marks(ops.name))
     name = np.append(ops.name.codes, -2)
     is_alike = np.isin(name[RowMap(around)[call_row]], name[around[alone]][around[alone] >= 0])

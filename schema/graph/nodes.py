@@ -20,7 +20,8 @@ DEVICE_NAME = "device_name_"
 """Metadata of this name and a device's number is what the profiler called the device."""
 LOSSES: dict[str, AnyReason] = {
     "lost_launches": Reason.LAUNCHES_NOT_RECORDED, "launches_without_activity": Reason.LAUNCHES_WITHOUT_ACTIVITY,
-    "ops_without_calls": Reason.OPS_WITHOUT_CALLS, "rows_too_long": Reason.TOO_LONG.of("rows"), "odd_ops": Reason.ODD_OPS,
+    "ops_without_calls": Reason.OPS_WITHOUT_CALLS, "rows_too_long": Reason.TOO_LONG.of("rows"),
+    "activities_without_length": Reason.ACTIVITIES_OF_ZERO_LENGTH, "odd_ops": Reason.ODD_OPS,
     "activities_of_short_graphs": Reason.SHORT_GRAPHS,
 }  # fmt: skip
 """Metadata that counts what the recording lacks, or has wrong, by the reason that linking gave."""

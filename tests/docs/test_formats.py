@@ -114,9 +114,6 @@ def test_the_page_is_current(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name](), "write it anew: make docs"
 
 
-# The graph
-
-
 def places_of(node: pb.Node, graph: Graph) -> set[Where]:
     """Which of the places that may have attributes a node is."""
     on_host = next(a.bool_val for a in node.attr if a.name == "is_cpu_op")
@@ -184,9 +181,6 @@ def test_every_value_of_an_enumeration_has_a_meaning() -> None:
         (KNOWN_BY, [kind.value for kind in Provenance]),
     )
     assert [list(table) for table, _ in enumerations] == [list(values) for _, values in enumerations]
-
-
-# The linked file
 
 
 @cache

@@ -65,9 +65,6 @@ class Lie(NamedTuple):
     by_others: bool = False
 
 
-# changes of traces
-
-
 def on_device(files: Files, name: str = DEVICE) -> list[Trace]:
     """The rows of what the device did."""
     return [row for row in files[name]["traceEvents"] if row.get("cat") in ON_DEVICE]
@@ -227,9 +224,6 @@ def stale_kernel(files: Files) -> None:
     kernel = kernels(files)[0]
     args = {name: value for name, value in kernel["args"].items() if name != EXTERNAL_ID} | {"correlation": 1}
     files[DEVICE]["traceEvents"].insert(0, kernel | {"ts": kernel["ts"] - 1_000_000, "args": args})
-
-
-# changes of who is who
 
 
 def rank_beyond_world(files: Files) -> None:
@@ -407,9 +401,6 @@ def notes_on(lie: GraphLie) -> dict[str, list[str]]:
         command: [line for line in lines if "note: " in line and "graph.0.et: " in line]
         for command, lines in zip(READ_BY, said, strict=True)
     }
-
-
-# what commands say
 
 
 class Said(NamedTuple):
