@@ -221,7 +221,7 @@ def libraries(done: Done) -> set[str]:
 SAID = {
     name: [{*re.findall(r"\w+", cell)} for cell in (help_loads, use_loads)]
     for name, help_loads, use_loads in re.findall(
-        r"^\| `(?:trace-)?(\w+)` \| ([\w, –]+) \| [\d.]+ \| ([\w, –]+) \|",
+        r"^\| `(?:trace-)?(\w+)` \| ([\w, –]+) \| ([\w, –]+) \|$",
         PAGES["performance.md"].read_text("utf-8"),
         re.MULTILINE,
     )
