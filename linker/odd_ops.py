@@ -41,7 +41,7 @@ def signs_in_device_trace(device: DeviceTrace) -> Iterator[Sign]:
         ran = device.activities if len(device.activities.start) else ops
         lengths = ran.end - ran.start
         coarse = (count or len(lengths)) * int(unit > max(ANY_MACHINE.median, MATTERS * np.median(lengths)))
-        what = f"all starts are apart by multiples of {time_text(unit / UNIT)}"
+        what = f"all starts are multiples of {time_text(unit / UNIT)} apart"
         yield coarse, path, what, "digits were lost, and with them gaps and latencies", ADVICE
     op = Lookup(ops.external_id[::-1], np.arange(count)[::-1]).of(calls.external_id)
     within = (calls.external_id > 0) & (RowMap(ops.start)[op] <= calls.start) & (calls.start < RowMap(ops.end)[op])

@@ -1,7 +1,5 @@
 """Transcodes Perfetto's protobuf traces, as PyTorch's own recorder for CUDA writes them, to the rows of a Kineto trace.
-A slice is a row once its end is read. What a GPU render stage waited for becomes a flow from the end of the one to the
-start of the other. Of a file that is cut off all whole packets are read.
-"""
+A slice is a row once its end is read; what a GPU render stage waited for becomes a flow. A file may be cut off."""
 
 import io
 import zlib
@@ -123,6 +121,8 @@ class _Trace:
             yield from self._slice(packet.track_event, packet.track_event.track_uuid or uuid, texts, ns - self.base)
         elif packet.HasField("gpu_render_stage_event"):
             yield self._stage(packet.gpu_render_stage_event, texts, ns - self.base)
+        elif packet.HasField("gpu_counter_event"):
+            yield {"ph": "C", "name": "GPU counters", "ts": kineto.microseconds(ns - self.base)}
 
     def _set_clocks(self, snapshot: pb.ClockSnapshot, sequence: int) -> None:
         self.clock = snapshot.primary_trace_clock or self.clock

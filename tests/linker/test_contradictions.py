@@ -444,7 +444,7 @@ def test_starts_that_lost_digits_make_a_run_doubtful_only_beyond_usual_latencies
         for table in (device.ops, device.calls, device.activities):
             table.start[:] -= table.start % unit
         count, [said] = odd_ops(None, device, None)
-        assert (count > 0) == is_doubtful and said.what == f"all starts are apart by multiples of {unit / 1000:.1f} µs"
+        assert (count > 0) == is_doubtful and said.what == f"all starts are multiples of {unit / 1000:.1f} µs apart"
 
 
 EDITS = {
@@ -452,7 +452,7 @@ EDITS = {
     "lengths in ms": r"1,... of 1,... ops begin after the op ended that called them by host",
     "no lengths": r"1,142 of 1,142 ops last 0 ns",
     "clock back": r"the host's clock goes back by 39\.\d+ ms to \d+\.\d+ µs of the trace",
-    "whole ms": r"all starts are apart by multiples of 1\.00 ms",
+    "whole ms": r"all starts are multiples of 1\.00 ms apart",
     "one thread": r"\d+ ops are on the threads of others, though they are of 2 more threads in host",
     "lost ops": r"lacks 1.. of 1,1.. ops between others of host",
     "lost nodes": r"lacks 1.. of 1,1.. ops between others of device",

@@ -65,7 +65,7 @@ class Gain(NamedTuple):
         ('up to 40 %', '40 % (20 to 40 %)')
         """
         least, most = self.limits_pct
-        if self.least_us is None and self.freed_pct is None:
+        if self.freed_pct is None and (self.least_us is None or (least <= 0 and most <= self.pct)):
             return f"up to {self.pct:.0f} %"
         between = f" ({max(least, 0):.0f} to {most:.0f} %)" if most - least >= 1 else ""
         return f"{self.pct:.0f} %{between}"
@@ -266,7 +266,7 @@ class Job:
         shares = [share, *(1 - makespan(other) / max(replays.makespan_ns(other), 1) for other in others)]
         free, fixed = self.with_causes
         freed = 100 * (1 - makespan(free) / max(replays.makespan_ns(free), 1)) if len(fixed) else 100 * share
-        noise_us = (run.noise_pct if run else 0.0) / 100 * max(self.length_us - saved_us, saved_us)
+        noise_us = replays.noise_around(run.noise_pct if run else 0.0, self.length_us, self.length_us - saved_us)
         is_range = bool(others or noise_us)
         least, most = (
             (limit(shares) * self.length_us + more) if is_range else None

@@ -12,7 +12,7 @@ from .critical_path import (
 )  # fmt: skip
 from .data_loading import waits_of, with_waits
 from .execution import (
-    CLEAR_PCT, MakespanRange, Replay, changed_job, ends_ns, fixed_in_words, makespan_ns, replay, replay_job,
+    CLEAR_PCT, MakespanRange, Replay, changed_job, ends_ns, fixed_in_words, makespan_ns, noise_around, replay, replay_job,
     replay_ranks,
 )  # fmt: skip
 from .job_graphs import BUILT, Graphs, given_graphs, graph_files, graph_paths, losses, read_graph_file, why_not_one_job

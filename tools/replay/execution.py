@@ -231,10 +231,15 @@ def _of_models(
     ratios.append(after_ns / max(before_ns, 1))
     for ratio in ratios:
         between = between.widened(before_ns * ratio, before_ns * ratio)
-    noise_ns = noise_pct / 100 * max(after_ns, abs(before_ns - after_ns))
+    noise_ns = noise_around(noise_pct, before_ns, after_ns)
     do_agree = 100 * (max(ratios) - min(ratios)) <= CLEAR_PCT * max(ratios)
     between = between._replace(models=1 if do_agree else len(ratios), noise_pct=noise_pct)
     return between.widened(max(between.low_ns - noise_ns, 0), between.high_ns + noise_ns)
+
+
+def noise_around(noise_pct: float, before: float, after: float) -> float:
+    """Returns by how much a changed run may differ if its steps do by so many %: as much of it, or of what changed."""
+    return noise_pct / 100 * max(after, abs(before - after))
 
 
 def changed_job(job: Workload, scale: Sequence[Scale]) -> Workload:

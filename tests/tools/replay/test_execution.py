@@ -519,6 +519,16 @@ def test_a_range_holds_all_models_and_the_spread_of_steps_and_less_is_noise() ->
     assert "−3.3 % (−13.0 to +6.3 %), within the noise of its steps" in noise
 
 
+@pytest.mark.parametrize(("goes_on_ns", "left_ns"), [(8_000, 28_000), (900_000, 20_000)])
+def test_a_call_that_goes_on_long_after_what_it_waited_for_works_and_a_short_return_is_latency(goes_on_ns, left_ns):
+    g = GraphBuilder(rank=0)
+    launch = g.host("cudaLaunchKernel", 0, 5_000)
+    kernel = g.activity("gemm", 5_000, 15_000, after=[(launch, LAUNCH)])
+    waits = [(launch, PROGRAM_ORDER), (kernel, HOST_SYNC)]
+    g.host("hipFree", 20_000 + goes_on_ns, 2_000, gap_ns=goes_on_ns, after=waits)
+    assert what_if(g.build(), {"hipFree": 0}).after.makespan_ns == left_ns
+
+
 def test_recording_slows_what_is_short_and_no_sleep() -> None:
     # of 100 µs the last 50 are a sleep; without a profiler 60 are left
     g, after = GraphBuilder(rank=0, steps=1, step_without_profiler_ns=60_000), list[tuple[int, DependencyKind]]()
