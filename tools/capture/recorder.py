@@ -138,7 +138,7 @@ class Recorder:
                 if not error and self._boundaries and self._pairs.records_this_rank:
                     lacks = self._lacks()
             if lacks:
-                warn(lacks, stacklevel=3)
+                warn(lacks)
 
     def _lacks(self) -> str:
         """Says which steps the block ended too early for, and what to do; "" if it did not."""

@@ -95,9 +95,9 @@ class StepTimer:
             if uneven > FEW * steps:
                 is_early = work.index(max(work)) < steps / 2
                 advice = "raise wait" if is_early else "something held the loop up, so record again"
-                warn(f"{why} how long one takes without a profiler is not known; {advice}", stacklevel=5)
+                warn(f"{why} how long one takes without a profiler is not known; {advice}")
                 return
-            warn(f"{why} how long one takes without a profiler is that of the other steps", stacklevel=5)
+            warn(f"{why} how long one takes without a profiler is that of the other steps")
         total = perf_counter() - begun[0] - sum(lengths) + sum(lengths[step] for step in kept)
         wait = fmean(waits[step] for step in kept)
         times = {STEP_WITHOUT_PROFILER: total / len(kept), DATA_WAIT_WITHOUT_PROFILER: wait}
@@ -110,7 +110,7 @@ class StepTimer:
         if (needed := max(self.workers, 2 * self.ahead)) > steps:
             why = f"the data loader has {self.workers} workers, and {steps} steps were measured before recording"
             advice = f"give wait={needed + 2}"
-            warn(f"{why}, so the loop may wait longer for its data than was measured; {advice}", stacklevel=5)
+            warn(f"{why}, so the loop may wait longer for its data than was measured; {advice}")
 
     def add_to(self, profiler: Any, further: dict[str, str]) -> None:
         """Has the profiler, which must be recording, write what was measured and `further` into its trace, or warns."""
@@ -118,7 +118,7 @@ class StepTimer:
             for key, value in (further | self._known).items():
                 profiler.add_metadata_json(key, json.dumps(value))
         except Exception as error:
-            warn(f"the trace does not say how long a step takes without a profiler: {error!r}", stacklevel=6)
+            warn(f"the trace does not say how long a step takes without a profiler: {error!r}")
 
 
 def recording_cost(torch: Any, config: Any) -> dict[str, float]:
@@ -137,7 +137,7 @@ def recording_cost(torch: Any, config: Any) -> dict[str, float]:
             return thread.submit(_costs, torch, config, stream).result()
     except Exception as error:
         with suppress(Warning):  # where warnings are errors the traces are worth more
-            warn(f"the trace does not say how long recording an op takes: {error}", stacklevel=7)
+            warn(f"the trace does not say how long recording an op takes: {error}")
         return {}
 
 

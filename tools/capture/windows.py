@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +27,7 @@ from ...schema.linked import INCOMPLETE_STEP, RECORDING_COST, WINDOW
 TRACES = ("host", "device", "detail")
 ENDING = ".json.gz"
 BY_WINDOW = "window{window}/{trace}_rank{rank}"
+BETWEEN = {"execgraph", "contextlib", "torch"}
 REMEDY = "end it first, or record with it: trace_handler of execgraph.tools.capture"
 
 
@@ -54,12 +56,14 @@ def training_goes_on(clean_up: Callable[[], None]) -> Iterator[None]:
         yield
     except Exception as error:
         clean_up()
-        warn(f"recording stopped, training goes on: {str(error) or repr(error)}", stacklevel=5)
+        warn(f"recording stopped, training goes on: {str(error) or repr(error)}")
 
 
-def warn(text: str, stacklevel: int) -> None:
-    """Warns in one line."""
-    warnings.warn(f"execgraph: {' '.join(text.split())}", stacklevel=stacklevel)
+def warn(text: str) -> None:
+    """Warns in one line, at the line of the recorded program that called this package, maybe through PyTorch."""
+    callers = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(sys._getframe())]
+    outside = (level for level, name in enumerate(callers) if name.partition(".")[0] not in BETWEEN)
+    warnings.warn(f"execgraph: {' '.join(text.split())}", stacklevel=next(outside, 0) + 1)
 
 
 def import_torch() -> Any:
@@ -100,10 +104,10 @@ def experimental_config(*, memory: bool = False, trace_only: bool = False) -> An
                 config(**{option: True})
                 switches[option] = True
         if "enable_cuda_sync_events" not in switches:
-            warn("this PyTorch takes no enable_cuda_sync_events: no synchronisation records", stacklevel=3)
+            warn("this PyTorch takes no enable_cuda_sync_events: no synchronisation records")
         return config(**switches)
     except Exception as error:
-        warn(f"recording without synchronisation records and other threads: {error!r}", stacklevel=3)
+        warn(f"recording without synchronisation records and other threads: {error!r}")
         return None
 
 
@@ -120,7 +124,7 @@ def record_synchronisation(torch: Any) -> None:
         torch._C._profiler._set_cuda_sync_enabled_val(True)
     except Exception as error:
         advice = "give the profiler experimental_config=experimental_config() of execgraph.tools.capture"
-        warn(f"synchronisation records were not switched on ({error!r}); {advice}", stacklevel=4)
+        warn(f"synchronisation records were not switched on ({error!r}); {advice}")
 
 
 class PairRecorder:
