@@ -181,7 +181,7 @@ def concat(tables: Sequence[tuple[int, Table]]) -> Table:
     for rank, table in tables:
         ranks_of.setdefault(table.note, []).append(rank)
     notes = [
-        note if len(ranks) == len(tables) else f"rank {ranges(sorted(ranks))}: {note}"
+        note if len(ranks) == len(tables) else f"rank{'s' * (len(ranks) > 1)} {ranges(sorted(ranks))}: {note}"
         for note, ranks in ranks_of.items()
         if note
     ]

@@ -359,4 +359,4 @@ class _RankCollector:
         ranks: dict[str, list[int]] = {}
         for rank, note in self.linker_notes:
             ranks.setdefault(note, []).append(rank)
-        return [f"rank {ranges(sorted(of_ranks_))}: {note}" for note, of_ranks_ in ranks.items()]
+        return [f"{ranks_in_words(sorted(of_ranks_))}: {note}" for note, of_ranks_ in ranks.items()]
