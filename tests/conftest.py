@@ -64,6 +64,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
+def pytest_sessionfinish() -> None:
+    """Spares what is left: pytest collects five times at its end."""
+    gc.freeze()
+
+
 # where the environment says otherwise, each process of a command would compile the whole package: half its time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -165,15 +165,13 @@ def outputs_of(notebook: str) -> list[list[object]]:
 PACKAGES = ("schema", "linker", "converter", "tools")
 ROOT_PACKAGE = ("tools", "package")
 """The folder that is installed as `execgraph` itself."""
-ON_THE_PAGE = {"execution_graph.py", "job.py", "linked_trace.py"}
-"""Its modules of whose examples the page of the Python API, which is run as well, has all."""
 
 
 def modules_with_examples() -> list[str]:
-    """Names of the modules in whose text there is one."""
+    """Names of the modules in whose text there is one that the page of the Python API, which is run as well, lacks."""
+    on_page = set(PAGES["python-api.md"].read_text(encoding="utf-8").splitlines())
     paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    on_page = {ROOT.joinpath(*ROOT_PACKAGE, name) for name in ON_THE_PAGE}
-    with_examples = [path for path in paths if path not in on_page and ">>> " in path.read_text()]
+    with_examples = [path for path in paths if not {*re.findall(">>> .*", path.read_text())} <= on_page]
     parts = [path.relative_to(ROOT).with_suffix("").parts for path in with_examples]
     inner = [path[len(ROOT_PACKAGE) :] if path[: len(ROOT_PACKAGE)] == ROOT_PACKAGE else path for path in parts]
     return [".".join(("execgraph", *(part for part in path if part != "__init__"))) for path in inner]

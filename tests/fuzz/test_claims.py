@@ -175,12 +175,12 @@ def test_absent_ranks_of_a_job_of_ten_million_are_runs(tmp_path: Path) -> None:
     assert "9999998 of 10000000 ranks are absent: 2-9999999" in report["absences"]
 
 
-@pytest.mark.parametrize("command", [["diagnose"], ["merge", "--output", "merged.json"], ["merge", "--output", "m.db"]])
-def test_members_that_are_too_many_are_counted(command: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "output"), [("diagnose", ""), ("merge", "merged.json"), ("merge", "m.db")])
+def test_members_that_are_too_many_are_counted(tmp_path: Path, command: str, output: str) -> None:
+    more = ("--output", tmp_path / output) if output else ()
     folder = claiming(tmp_path / "job", "members", 2 * 10**5)
-    script = [sys.executable, "-m", "execgraph", *command, str(folder), "--json"]
-    done = subprocess.run(script, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert in_words(Reason.MANY_MEMBERS) in done.stdout
+    status, said = run(command, folder, *more, "--json")
+    assert status == 0 and in_words(Reason.MANY_MEMBERS) in said
 
 
 def test_a_job_whose_groups_claim_very_many_members_is_built(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def unchanged(_: Json) -> None:
     pass
 
 
-RANDOM = [partial(with_random_parents, seed=seed) for seed in range(6)]
+RANDOM = [partial(with_random_parents, seed=seed) for seed in range(2)]
 
 
 @pytest.mark.parametrize(

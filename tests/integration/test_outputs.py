@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import replay_ranks, summarise
 from execgraph.tools.report import ReportRequest, find_sources, report_on
 from support import digests
+from support.commands import Run
 from support.folders import DATA
 from support.generated import here
 
@@ -58,7 +60,7 @@ def test_outputs_are_those_that_every_supported_version_gives(found: dict[str, d
 
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the streams")
-CLOSED = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
+CLOSED = ("<&-", ">&-", "2>&-")
 NO_OUTPUT = "error: -: standard output is closed; open it, or send it to a file: > FILE\n"
 
 
@@ -79,7 +81,7 @@ def test_what_goes_to_a_file_goes_there(redirected: str, data: Path, tmp_path: P
 
 
 def test_a_build_in_processes_needs_no_streams(data: Path, tmp_path: Path) -> None:
-    assert started(CLOSED[-1], "build", data / "training", "-o", tmp_path / "out", "--jobs", 2, "-q") == (0, "")
+    assert started(" ".join(CLOSED), "build", data / "training", "-o", tmp_path / "out", "--jobs", 2, "-q") == (0, "")
     assert len(list(tmp_path.glob("out/graph.*.et"))) == 2
 
 
@@ -105,18 +107,17 @@ def test_help_is_shown_on_a_terminal_that_knows_ascii_alone(monkeypatch: pytest.
 
 @pytest.mark.parametrize("is_input", [True, False])
 @pytest.mark.parametrize("path", ["circle", "x" * 300])
-def test_paths_that_cannot_be_are_one_line(data: Path, tmp_path: Path, path: str, is_input: bool) -> None:
+def test_paths_that_cannot_be_are_one_line(data: Path, tmp_path: Path, run: Run, path: str, is_input: bool) -> None:
     (tmp_path / "circle").symlink_to("circle")
     trace = data / "training" / "device_rank0.json.gz"
     given, out = (tmp_path / path, tmp_path / "out") if is_input else (trace, tmp_path / path)
-    status, said = started("", "link", given, "-o", out)
-    assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith("trace-link: error: ")
-    assert said.endswith("check the path\n")
+    ended = run("trace-link", given, "-o", out)
+    assert ended.code == 1
+    assert ended.line.startswith("trace-link: error: ") and ended.line.endswith("check the path")
 
 
 CAPTURES = ("training", "gpu/gloo", "gpu/nccl")
-"""With records of waits; with waits whose event was not found; with collectives and queries on a device."""
+"""With records of waits; one rank with waits whose event was not found; with collectives and queries on a device."""
 
 
 def word_tables() -> Iterator[dict[Any, str]]:
@@ -188,11 +189,13 @@ def figures(value: Any) -> list[str]:
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_with_every_text_reversed_figures_and_graphs_are_the_same(capture, tmp_path, request):
     results, texts = [], ([], [])
+    if (traces := DATA / capture).name == "gloo":
+        traces = shutil.copytree(traces, tmp_path / "traces", ignore=shutil.ignore_patterns("*_rank1*"))
     for number, name in enumerate(("as written", "reworded")):
         if number:
             request.getfixturevalue("reworded")
         (tmp_path / name).mkdir()
-        results.append(outputs(DATA / capture, tmp_path / name, texts[number]))
+        results.append(outputs(traces, tmp_path / name, texts[number]))
     assert results[0] == results[1]
     assert not [text for text, reworded in zip(*texts, strict=True) if text and text == reworded]
 

@@ -13,6 +13,7 @@ from execgraph import (
     GoalOptions,
     Job,
     Options,
+    Report,
     build,
     compare,
     read_job,
@@ -58,9 +59,9 @@ def test_ranks_begin_at_once_if_start_offsets_are_left_out(data: Path) -> None:
 def test_a_file_of_goal_is_written_as_its_options_say(tmp_path: Path) -> None:
     measured = build(TRAINING, tmp_path / "measured", target=GoalOptions(measured_communication=True))
     assert measured.build_report is not None and measured.build_report.goal is not None
-    build(TRAINING, tmp_path / "messages", target=GoalOptions(chunk_bytes=4096))
+    build(TRAINING, tmp_path / "messages", target=GoalOptions(chunk_bytes=1 << 17))
     written = [(tmp_path / folder / "job.goal").read_text() for folder in ("measured", "messages")]
-    assert "send 4096b" in written[1] and "send 4096b" not in written[0]
+    assert "send 131072b" in written[1] and "send 131072b" not in written[0]
 
 
 @pytest.mark.filterwarnings("ignore:.*fit error")
@@ -215,8 +216,13 @@ def test_a_report_has_what_was_asked_for() -> None:
     assert made.tables["critical_path"].rows()[0]["rank"] == 1 and len(made.tables["what_if"]) == 1
 
 
-def test_a_finding_is_printed_in_a_few_lines() -> None:
-    first = report(TRAINING).findings[0]
+@pytest.fixture(scope="module")
+def made() -> Report:
+    return report(TRAINING)
+
+
+def test_a_finding_is_printed_in_a_few_lines(made: Report) -> None:
+    first = made.findings[0]
     title, *lines = repr(first).splitlines()
     assert title == f"Finding: {first.title}"
     assert [line.split()[0] for line in lines] == ["gain", "evidence", "advice", "table"]
@@ -229,8 +235,7 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert made.verdict and (tmp_path / "diff.html").stat().st_size > 100_000
 
 
-def test_a_report_prints_what_the_terminal_says_and_notebooks_show_it(data: Path, run: Run) -> None:
-    made = report(data / "training")
+def test_a_report_prints_what_the_terminal_says_and_notebooks_show_it(made: Report, data: Path, run: Run) -> None:
     said = (
         run("trace-report", "-q", data / "training")
         .out.rstrip()

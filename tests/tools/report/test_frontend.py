@@ -46,7 +46,18 @@ def test_boxes_of_the_data_flow_open_and_close_with_their_arrows(show: Any, trai
     assert boxes.count() == before[0]
 
 
-def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(page: Any) -> None:
+@pytest.fixture(scope="module")
+def shared(browser: Any, training: Path) -> Iterator[Any]:
+    """The page of a small run, for tests that leave its timeline as it is."""
+    said = list[str]()
+    page = opened(browser, training, said)
+    yield page
+    page.close()
+    assert said == []
+
+
+def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(shared: Any) -> None:
+    page = shared
     heading = page.locator("#critical_path th", has_text="time [ms]").first.locator("button")
     heading.click()
     times = [float(text.replace(",", "")) for text in cells(page, "critical_path", 3)]
@@ -58,7 +69,8 @@ def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(pag
     assert kinds == sorted(kinds)
 
 
-def test_hovering_a_bar_tells_its_values_in_suitable_units(page: Any) -> None:
+def test_hovering_a_bar_tells_its_values_in_suitable_units(shared: Any) -> None:
+    page = shared
     page.locator("#temporal_breakdown .mark-rect path").first.hover()
     page.wait_for_selector("#tip.visible")
     told = page.locator("#tip").inner_text()
@@ -96,8 +108,8 @@ def test_memory_is_a_curve_with_its_peak_and_the_steps(show: Any, data: Path, tm
     assert chart.locator(".mark-rule line").count() > 1
 
 
-def test_the_labels_of_an_axis_are_as_far_apart_from_each_other(page: Any) -> None:
-    places = page.evaluate(
+def test_the_labels_of_an_axis_are_as_far_apart_from_each_other(shared: Any) -> None:
+    places = shared.evaluate(
         """[...document.querySelectorAll('#overview .role-axis-label')].map((labels) =>
           [...labels.querySelectorAll('text')]
             .filter((text) => text.getAttribute("opacity") !== "0" && /^[\\d.,]+( µs| ms)?$/.test(text.textContent))
@@ -448,7 +460,8 @@ def test_a_bar_that_is_wide_already_fills_the_view(page: Any) -> None:
     assert near[0] < nearest[0] < nearest[1] < near[1]
 
 
-def test_ops_are_told_by_the_row_below_the_one_that_called_them(page: Any) -> None:
+def test_ops_are_told_by_the_row_below_the_one_that_called_them(shared: Any) -> None:
+    page = shared
     shown(page)
     place = place_on(page, "main thread", 0.6)
     canvas, names = page.locator("#timeline .lanes canvas"), []
