@@ -389,6 +389,12 @@ def other_bytes(path: str, collectives: CollectiveOps) -> list[Contradiction]:
     return [Contradiction(path, what, "sizes and speeds are those of the tensors", ADVICE)]
 
 
+def unnamed_kernels(path: str, collectives: CollectiveOps) -> list[str]:
+    """Returns how many kernels communicate though their names do not say so."""
+    said = "kernels count as communication by their arguments or by what launched them, as their names do not tell it"
+    return [f"{path}: {collectives.unnamed} {said}"] if collectives.unnamed else []
+
+
 def against_numbers(device: DeviceTrace) -> Contradiction | None:
     """Checks whether the sequence numbers of a group's collectives mostly go down in time."""
     for role, rows in ((Role.ACTIVITY, device.activities), (Role.OP, device.ops)):

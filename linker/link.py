@@ -1,16 +1,17 @@
 """Joins a host and a device trace of one process into a linked trace, and reports what became of every row."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from ..schema import columns, linked
 from ..schema.arguments import InputFile, is_file, path_of, wrong_argument
-from ..schema.columns import ABSENT, CallRows, CommunicationRows, OpRows, RowMap, ThreadIntervals
+from ..schema.columns import ABSENT, ActivityRows, CallRows, CommunicationRows, OpRows, RowMap, ThreadIntervals
 from ..schema.errors import DataError, Remedy
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops
 from ..schema.progress import OnProgress, unseen
@@ -65,8 +66,9 @@ def link(
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
-    trace, findings, contradicting, asked_by, lost = _link_all(nodes, device, match, nesting, rank)
-    part, notes = _part(trace, device, match, window, asked_by)
+    trace, findings, contradicting, joined, lost = _link_all(nodes, device, match, nesting, rank)
+    part, notes = _part(trace, device, match, window, joined.transfers.asked_by)
+    notes += contradictions.unnamed_kernels(device.path, joined.collectives)
     report = report_of(
         host, device, match, findings=findings, lost=lost, whole=trace, part=part, clipped=nesting.clipped
     )
@@ -177,10 +179,31 @@ def _part(
     return part, notes
 
 
-def _link_all(
+class _Joined(NamedTuple):
+    """A linked trace that lacks its waits yet, and what they are found by; `counts` is what was odd so far."""
+
+    trace: LinkedTrace
+    op_parent: OpRows
+    collectives: communication.CollectiveOps
+    transfers: communication.Transfers
+    counts: dict[AnyReason, int]
+
+
+def link_communication(
+    host: HostTrace | None, device: DeviceTrace, match: Match | None, rank: int | None
+) -> tuple[LinkedTrace, communication.CollectiveOps]:
+    """Links two traces without waits, for what communicates in the part that both cover, with the records of that."""
+    device = communication.messages_in_flight(device)
+    nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
+    joined = _join(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
+    part, _ = _part(joined.trace, device, match, EVERYTHING, joined.transfers.asked_by)
+    return part.trace, joined.collectives
+
+
+def _join(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: columns.Nesting, rank: int | None
-) -> tuple[LinkedTrace, Findings, list[contradictions.Contradiction], columns.Lookup, LostRecords]:
-    """Links all that both traces hold. Returns it, its waits, contradictions, transfers and what was lost."""
+) -> _Joined:
+    """Links all that both traces hold, but for waits."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent, circles = _op_parents(ops, device_op, nesting)
     calls, activities = _calls_and_activities(device, nesting, device_op, int(ops.id.max(initial=0)))
@@ -188,6 +211,34 @@ def _link_all(
     collectives = communication.collective_ops(ops, op_parent, device.communication, device_op, other_steps)
     on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
     info = _info(host, device, rank)
+    described, unreadable = communication.groups_of_host(host.name, host.arguments)
+    groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
+    transfers = communication.host_transfers(ops, device, device_op)
+    on_host, row = communication.host_communications(transfers, groups.groups)
+    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
+    counts: dict[AnyReason, int] = {
+        Reason.OPS_IN_CIRCLES: circles,
+        Reason.MANY_MEMBERS: groups.unlisted,
+        Reason.UNREADABLE_GROUPS: unreadable,
+    }
+    none, texts = np.empty(0, np.int64), columns.Categorical.of([])
+    device_waits = linked.DeviceWaits(ActivityRows(none), ActivityRows(none), texts)
+    trace = LinkedTrace(
+        info=info, ops=ops, calls=calls, activities=activities, device_waits=device_waits,
+        host_waits=linked.HostWaits(CallRows(none), ActivityRows(none), none, texts),
+        handoffs=linked.ThreadHandoffs(none, none, none, none, none, texts),
+        communications=groups.with_members([*on_device, *on_host]), groups=groups.groups,
+    )  # fmt: skip
+    return _Joined(trace, op_parent, collectives, transfers, counts)
+
+
+def _link_all(
+    host: HostTrace, device: DeviceTrace, match: Match | None, nesting: columns.Nesting, rank: int | None
+) -> tuple[LinkedTrace, Findings, list[contradictions.Contradiction], _Joined, LostRecords]:
+    """Links all that both traces hold. Returns it, its waits, contradictions, what was joined, and what was lost."""
+    joined = _join(host, device, match, nesting, rank)
+    trace, op_parent, collectives, transfers, counts = joined
+    info, ops, calls, activities = trace.info, trace.ops, trace.calls, trace.activities
     awaited = awaited_ends(activities, calls, device.syncs)
     lost = lost_records(device, activities.call_row, host, match, nesting)
     info.machine, too_long = machine_of(activities, calls, awaited), [*overruns(device, activities.call_row, awaited)]
@@ -196,18 +247,11 @@ def _link_all(
     if odd_count:
         info.step_without_profiler_ns = -1  # steps, or their lengths, are not those of the run
     contradicting += lost.contradictions(device) + odd + contradictions.other_bytes(device.path, collectives)
-    device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
-    described, unreadable = communication.groups_of_host(host.name, host.arguments)
-    groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
-    transfers = communication.host_transfers(ops, device, device_op)
-    on_host, row = communication.host_communications(transfers, groups.groups)
-    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
-    communications = groups.with_members([*on_device, *on_host])
+    device_waits, host_waits, findings = _synchronised(
+        device, calls, activities, collectives, trace.communications, info
+    )
     waits = communication.transfer_waits(transfers, op_parent, calls)
-    counts: dict[AnyReason, int] = {
-        Reason.OPS_IN_CIRCLES: circles,
-        Reason.MANY_MEMBERS: groups.unlisted,
-        Reason.UNREADABLE_GROUPS: unreadable,
+    counts |= {
         Reason.UNKNOWN_REQUEST: waits.without_request,
         Reason.TRANSFER_WITHOUT_WAIT: waits.without_wait,
         Reason.ODD_OPS: odd_count,
@@ -217,16 +261,12 @@ def _link_all(
         findings.oddities[reason].extend([-1] * count)
     for reason, rows in lost.by_reason.items():
         findings.oddities[reason].extend(rows.tolist())
-    trace = LinkedTrace(
-        info=info, ops=ops, calls=calls, activities=activities, device_waits=device_waits, host_waits=host_waits,
-        handoffs=thread_handoffs(
-            ops, op_parent, calls, [*waits.handoffs, *queue_waits(device.handed_over, calls)], transfers.threads
-        ),
-        communications=communications, groups=groups.groups,
-    )  # fmt: skip
+    handed_over = [*waits.handoffs, *queue_waits(device.handed_over, calls)]
+    handoffs = thread_handoffs(ops, op_parent, calls, handed_over, transfers.threads)
+    trace = replace(trace, device_waits=device_waits, host_waits=host_waits, handoffs=handoffs)
     if device.python is not None and len(device.python.start):
         trace = with_modules(trace, device.python, op_parent)
-    return trace, findings, contradicting, transfers.asked_by, lost
+    return trace, findings, contradicting, joined, lost
 
 
 def _synchronised(
@@ -234,7 +274,7 @@ def _synchronised(
     calls: Calls,
     activities: Activities,
     collectives: communication.CollectiveOps,
-    communications: list[linked.Communication],
+    communications: Sequence[linked.Communication],
     info: linked.TraceInfo,
 ) -> tuple[linked.DeviceWaits, linked.HostWaits, Findings]:
     """Returns all waits, and takes the calls that began only after an activity had ended from it, in place."""

@@ -161,9 +161,9 @@ class Trace(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """The process and time of its rows, which only copies share; None if one is unknown, or the rank recorded."""
+        """The process and time of its rows, which only copies share; None if one is unknown."""
         time = self.recorded_ns or 0
-        return (self.pid, time) if self.pid and time >= DATED_NS and not self.records_rank else None
+        return (self.pid, time) if self.pid and time >= DATED_NS else None
 
 
 def recognise(path: Path, name: str = "") -> Trace:

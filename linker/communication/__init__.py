@@ -5,5 +5,5 @@ from .collectives import (
     RECORD, CollectiveOps, awaited_collectives, collective_ops, is_communication_kernel, link_communications,
 )  # fmt: skip
 from .transfers import (
-    TRANSFER, host_communications, host_transfers, messages_in_flight, transfer_waits, transfers_of_other_steps,
+    TRANSFER, Transfers, host_communications, host_transfers, messages_in_flight, transfer_waits, transfers_of_other_steps,
 )  # fmt: skip

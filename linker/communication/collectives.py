@@ -5,7 +5,7 @@ calls gave to the library, when their group ends: then it takes the arguments re
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,7 +34,9 @@ SINGLE = (WAIT, "init", BARRIER, COALESCED)
 
 @dataclass(slots=True)
 class CollectiveOps:
-    """The `record_param_comms` ops with their arguments; `number` is the position of each op in `rows`, or -1."""
+    """The `record_param_comms` ops with their arguments; `number` is the position of each op in `rows`, or -1. So many
+    kernels are `unnamed`: their arguments or the ops that launched them tell that they communicate, not their names.
+    """
 
     rows: OpRows
     recorded: list[Communication]
@@ -43,6 +45,7 @@ class CollectiveOps:
     arguments: Mapping[Role, Mapping[int, kineto.Args]]
     device_row: columns.DeviceOpRows
     contradicted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    unnamed: int = 0
     number: "memoryview[int]" = field(init=False)
     _record: OpRows = field(init=False)
 
@@ -151,7 +154,10 @@ def link_communications(
     collectives: CollectiveOps, activities: Activities, calls: Calls
 ) -> tuple[list[Communication], CommunicationRows]:
     """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none."""
-    rows = np.flatnonzero(is_communication_kernel(activities.name) | activities.category.equal("collective_comm"))
+    is_named = is_communication_kernel(activities.name) | activities.category.equal("collective_comm")
+    is_unnamed = _communicate_unnamed(collectives, activities, is_named)
+    collectives.unnamed = int(is_unnamed.sum())
+    rows = np.flatnonzero(is_named | is_unnamed)
     rows = ActivityRows(rows[np.argsort(activities.start[rows], kind="stable")])
     op = OpRows(activities.op_row[rows])
     kernels = _Kernels(rows, op, CallRows(activities.call_row[rows]), collectives.enclosing_records(op))
@@ -169,6 +175,19 @@ def link_communications(
             joined = _joined([*map(collectives.of, parts)]) if parts else _recorded(collectives, kernel, op)
             communications.append(joined)
     return communications, communication_row
+
+
+def _communicate_unnamed(collectives: CollectiveOps, activities: Activities, is_named: Bool) -> Bool:
+    """Returns which other kernels have arguments of a communication, or are the only ones that one launched."""
+    op, names = activities.op_row, collectives.ops.name
+    record = collectives.enclosing_records(op)
+    single = [max(recorded.group_size, len(recorded.ranks)) == 1 for recorded in collectives.recorded]
+    is_direct = np.append(names.where(lambda name: name == RECORD or bool(ANNOTATION.match(name))), False)[op]
+    launched = (
+        is_direct & (record >= 0) & ~np.isin(record, record[is_named]) & ~np.isin(record, collectives.rows[single])
+    )
+    launched[[*collectives.arguments[Role.ACTIVITY]]] = True
+    return np.asarray(launched & ~is_named & activities.category.equal("kernel"))
 
 
 def _recorded(collectives: CollectiveOps, kernel: int, op: int) -> Communication:
@@ -253,7 +272,7 @@ def _joined(parts: list[Communication]) -> Communication:
 
 
 def awaited_collectives(
-    collectives: CollectiveOps, activities: Activities, communications: list[Communication]
+    collectives: CollectiveOps, activities: Activities, communications: Sequence[Communication]
 ) -> columns.Lookup:
     """Returns for ops that wait the activity of the latest collective of their number, and group where recorded."""
     communicating = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))

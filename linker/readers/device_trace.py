@@ -22,7 +22,7 @@ from ...schema.json_stream import ArrayReader, decode, kind_of_text
 from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile, MergedRank, identity, integer, kineto
 from ...schema.machine import AGREEING
 from ...schema.progress import OnProgress, unseen
-from ...schema.reasons import Reason, reason_called
+from ...schema.reasons import Counts, Reason, reason_called
 from .cupti_rows import with_dependencies
 from .device_events import DeviceEvents, notes_on_times, tables_of, unpadded
 from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories, unmarked_steps
@@ -380,7 +380,9 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
         refuse_any(ambiguous, "several ranks launched under the same correlations on device")
         chosen[name] |= launched
     counted = f"{device.path}: what was left out of it is counted over all its ranks"
-    notes = [*device.notes, *([counted] if any(device.skipped.values()) else [])]
+    # once, with the first of them
+    skipped = device.skipped if rank == min(set().union(*ranks.values())) else Counts()
+    notes = [*device.notes, *([counted] if any(skipped.values()) else [])]
     return replace(
         select(device, **chosen),
         rank=rank,
@@ -388,6 +390,7 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
         merged=[],
         merge_marks=[],
         notes=notes,
+        skipped=skipped,
         handed_over=device.handed_over[:, :0],
     )
 

@@ -344,6 +344,10 @@ REFUSED: dict[str, tuple[list[tuple[Any, ...]], list[str]]] = {
         [("rank0.json", 41), ("rank1.json", 41)],
         ["rank0.json, rank1.json have the same process and times, so they are copies of one rank; give the traces of one"],
     ),
+    "one rank under two recorded numbers": (
+        [("a.json", 41, 0), ("b.json", 41, 1)],
+        ["a.json, b.json have the same process and times, so they are copies of one rank; give the traces of one"],
+    ),
     "ranks of which one has no date": ([("a.json", 41, 0, True, None), ("b.json", 42, 1)], ["hours after a.json"]),
     "windows of all ranks are one line": (
         [(f"host_{41 + rank}.{window}.json", 41 + rank, rank) for rank in (0, 1, 2) for window in (1, 2)],

@@ -24,11 +24,14 @@ Side = Issued | None
 
 
 class Disagreement(NamedTuple):
-    """Two ranks that differ in a group, the order of two groups, or (without a group) in messages; `what` says how."""
+    """Two ranks that differ in a group, the order of two groups, or (without a group) in messages; `what` says how.
+    Further ranks are as the second.
+    """
 
     ranks: tuple[int, int]
     groups: tuple[Group, ...]
     what: str
+    further: Sequence[int] = ()
 
 
 def compare_ranks(
@@ -60,6 +63,7 @@ def compare_ranks(
     for number, disagreement in enumerate(disagreements):
         groups = " and ".join(group.text for group in disagreement.groups)
         detail = _first_difference(disagreement, issued) if number < MAX_FIRST_DIFFERENCES else disagreement.what
+        detail += f" (as for {ranks_in_words(disagreement.further)})" if disagreement.further else ""
         texts.append(f"{groups}: {detail}" if groups else detail)
     return texts, _notes(ranks, members, world_size)
 
@@ -80,8 +84,8 @@ def _disagreements_in_group(
     disagreements, groups = list[Disagreement](), (group,)
     if silent := sorted((set(ranks_of(group.ranks)) & set(ranks)) - set(summaries)):
         rank, summary = next(iter(summaries.items()))
-        what = f"{ranks_in_words(silent)} issued no collective, rank {rank} {summary.collectives}"
-        disagreements.append(Disagreement((rank, silent[0]), groups, what))
+        what = f"rank {silent[0]} issued no collective, rank {rank} {summary.collectives}"
+        disagreements.append(Disagreement((rank, silent[0]), groups, what, silent[1:]))
     issued = {rank: (summary.collectives, summary.common) for rank, summary in summaries.items()}
     differing = "{0[0]} and {1[0]} collectives that differ".format
     disagreements += _deviating(groups, issued, differing)
@@ -110,8 +114,7 @@ def _deviating(
         ranks_by_value[value].append(rank)
     common_value, *deviating_values = sorted(ranks_by_value.items(), key=lambda item: (-len(item[1]), item[1]))
     for deviating, (rank, *alike) in deviating_values:
-        as_well = f" (as for {ranks_in_words(alike)})" if alike else ""
-        yield Disagreement((common_value[1][0], rank), groups, what(common_value[0], deviating) + as_well)
+        yield Disagreement((common_value[1][0], rank), groups, what(common_value[0], deviating), alike)
 
 
 def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
@@ -214,7 +217,7 @@ def _cut(text: str) -> str:
 
 def _first_difference(disagreement: Disagreement, issued_by: Callable[[int], Sequence[Issued]]) -> str:
     """Returns the first collective in which two ranks differ, with both sides; else what their summaries say."""
-    ranks, groups, what = disagreement
+    ranks, groups, what, _ = disagreement
     if not groups:
         return what
     left, right = ([call for call in issued_by(rank) if call.group in groups] for rank in ranks)

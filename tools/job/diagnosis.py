@@ -6,15 +6,15 @@ one line for each kind.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
-from ...converter.ranks import Calls, contradictions, match, ranks_text
+from ...converter.ranks import Calls, clock_contradictions, match
 from ...linker.match import BY_NAME_ORDER, SMALLEST_AGREEMENT
+from ...linker.readers import OWN_FILES, merged_ranks
 from ...schema.columns import format_counts
 from ...schema.errors import DataError, Remedy
 from ...schema.progress import Progress, unwatched
@@ -24,13 +24,17 @@ from ..sync_records_advice import SETTING
 from ..terminal import NAMES_SHOWN, absent_ranks, list_counts, ranges
 from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of
 from ..workers import in_processes
-from .cross_rank import mark_of, usual_steps
-from .inspection import GroupCount, Inspection, inspect
+from .cross_rank import compare_ranks, mark_of, usual_steps
+from .inspection import Exchanged, Inspection, communicated, inspect
 
 WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
 RANK_SPELT = [pattern for pattern in RANK_IN_NAME if pattern is not BARE_NUMBER]
 MARKED = {"note": "fewer than others"}
+FOR_RANKS = "a rank lacks rows, or names a wrong size or peer, or ranks are of different runs or steps"
+FOR_CLOCKS = "a rank's clock, or its durations, may be wrong, such as in other units, or ranks are of different runs"
+Key = tuple[str, int | None]
+"""A process, by its device trace and rank."""
 WORTH_PROCESSES = 32 << 20
 """So many bytes make up for starting processes."""
 
@@ -57,13 +61,14 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         what = _without_folders(process, f"{contradiction.path}: {contradiction.what}; {contradiction.meaning}")
         yield Finding(WRONG, [process.name], what, contradiction.advice)
     if process.merged:
-        severity, what = WRONG, f"several ranks, processes or recordings in one file ({'; '.join(process.merged)})"
-        if process.merged_ranks:
-            severity, what = NOTE, f"ranks {ranges(process.merged_ranks)} are in one file"
-        yield Finding(
-            severity, [process.name], what, f"{Remedy.BUILD} builds all of them, {Remedy.LINK_RANK} takes one out"
-        )
+        what = f"several ranks, processes or recordings in one file ({'; '.join(process.merged)})"
+        advice = f"give it to {Remedy.BUILD} alone" if process.merged_ranks else OWN_FILES
+        yield Finding(NOTE if process.merged_ranks else WRONG, [process.name], what, advice)
         return
+    if process.merged_ranks and process.rank == process.merged_ranks[0]:
+        what = f"ranks {ranges(process.merged_ranks)} are in one file"
+        advice = f"{Remedy.BUILD} builds all of them, {Remedy.LINK_RANK} takes one out"
+        yield Finding(NOTE, [msgspec.structs.replace(process, rank=None).name], what, advice)
     for severity, what, advice, *counts in (*_not_of_one_process(process), *_not_recorded(process)):
         yield Finding(severity, [process.name], what, advice, counts)
 
@@ -139,6 +144,10 @@ def _without_folders(process: Inspection, text: str) -> str:
     return text
 
 
+def _key(process: Inspection) -> Key:
+    return process.device, process.rank
+
+
 def _file(path: str) -> str:
     return Path(path).name
 
@@ -150,10 +159,10 @@ def _rank_named(path: str) -> int | None:
 
 
 def compare(
-    processes: Sequence[Inspection], times: Mapping[str, int | None], calls_of: Mapping[str, Calls]
+    processes: Sequence[Inspection], times: Mapping[str, int | None], exchanged: Mapping[Key, Exchanged]
 ) -> tuple[list[Finding], bool]:
     """Returns what processes with device traces do not have in common, and whether they are of different runs, also by
-    times and calls of each trace: then only that. Linear in their groups' members.
+    the times of each trace: then only that. `exchanged` is what each process communicated.
     """
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
     communicating = {process.device for process in recorded if process.collectives}
@@ -177,11 +186,20 @@ def compare(
             advice = f"name it …rank<N>, or link it by {Remedy.LINK_RANK}"
             findings.append(Finding(NOTE, [process.name], what, advice))
     else:
-        of_ranks = {p.rank: calls_of[p.device] for p in recorded if p.rank is not None}
-        calls = match([*of_ranks.values()] or [Calls.of([])])
-        findings += [*_asymmetry(recorded), *_missing_collectives(recorded, calls)]
-        lines = contradictions(calls, [*of_ranks])
-        findings += [Finding(WRONG, [], f"ranks disagree: {line}", "give traces of one run") for line in lines]
+        findings += _asymmetry(recorded)
+        # what records no rank may be numbered
+        keys = {trace.rank: [(trace.name, rank) for rank in (trace.rank, None)] for trace in ranks.traces}
+        of_rank = {
+            rank: key for rank, either in keys.items() for key in either if rank is not None and key in exchanged
+        }
+        by_key = {_key(process): process for process in recorded}
+        comms = {rank: exchanged[key].comms for rank, key in of_rank.items()}
+        calls = match([exchanged[key].calls for key in of_rank.values()] or [Calls.of([])])
+        lines, _ = compare_ranks(comms, -1, lambda rank: communicated(by_key[of_rank[rank]]))
+        findings += [Finding(WRONG, [], f"ranks disagree: {line}", FOR_RANKS) for line in lines]
+        lines = clock_contradictions(calls, [*of_rank])
+        findings += [Finding(WRONG, [], f"ranks disagree: {line}", FOR_CLOCKS) for line in lines]
+        findings += [Finding(NOTE, [], line, "") for line in calls.decisions]
     if jobs := why_two_jobs((each.rank, each.world_size or 0) for each in recorded if each.rank is not None):
         return [*findings, Finding(WRONG, [], jobs, "give the traces of one job")], False
     world = max((process.world_size or 0 for process in recorded), default=0)
@@ -214,34 +232,6 @@ def _asymmetry(processes: Sequence[Inspection]) -> Iterator[Finding]:
         elif process.first_step != first:
             what = f"its steps begin with {process.first_step}, those of other ranks with {first}"
             yield Finding(NOTE, [process.name], what, "trace the same steps on all ranks")
-
-
-def _missing_collectives(processes: Sequence[Inspection], calls: Calls) -> Iterator[Finding]:
-    """Yields groups whose members here recorded different numbers of collectives, or different ones."""
-    in_order = {
-        calls.groups[group].ranks for group in np.unique(calls.group[calls.sequence < 0]).tolist() if group >= 0
-    }
-    here = {process.rank: process for process in processes if process.rank is not None}
-    groups: dict[tuple[int, ...], dict[int, GroupCount]] = defaultdict(dict)
-    for rank, process in here.items():
-        for group in process.groups:
-            groups[tuple(group.ranks)][rank] = group
-    for members, counts in sorted(groups.items()):
-        fullest, name = max(counts.values(), key=lambda of: of.count), ranges(sorted(members))
-        for rank in filter(here.__contains__, members):
-            recorded = counts.get(rank, GroupCount([], 0))
-            if (recorded.count, recorded.first, recorded.last) == (fullest.count, fullest.first, fullest.last):
-                continue
-            what = f"{_collectives(recorded)} of group {name}, where another member recorded {_collectives(fullest)}"
-            advice = "a simulator would hang on the rest: trace the same steps on all ranks"
-            if is_apart := recorded.count == fullest.count and ranks_text(members) in in_order:
-                advice = "these numbers cannot be of the same calls, so calls are matched in their order"
-            yield Finding(NOTE if is_apart else WRONG, [here[rank].name], what, advice)
-
-
-def _collectives(group: GroupCount) -> str:
-    numbers = f" (numbers {group.first} to {group.last})" if group.first >= 0 else ""
-    return f"{group.count} collectives{numbers}"
 
 
 def in_words(finding: Finding) -> str:
@@ -319,17 +309,18 @@ def diagnose(paths: Sequence[Path], jobs: int = 0, progress: Progress = unwatche
     if not processes and not files.failures:
         raise DataError(f"{', '.join(map(str, paths))}: no traces there{list_counts(', but ', files.skipped)}")
     size = sum(Path(path).stat().st_size for process in processes for path in process.files)
-    calls_of = dict[str, Calls]()
+    exchanged = dict[Key, Exchanged]()
     outcomes = in_processes(inspect, processes, jobs if size >= WORTH_PROCESSES else 0)
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
         inspected = msgspec.structs.replace(process, error=str(outcome))
         if isinstance(outcome, tuple):
-            inspected, calls_of[process.device] = outcome
+            inspected, communicated_by = outcome
+            exchanged |= {_key(inspected): communicated_by} if communicated_by else {}
         processes[processes.index(process)] = inspected
     findings = [Finding(WRONG, [], line, "") for line in files.failures]
     findings += [finding for process in processes for finding in findings_of(process)]
     times = {trace.name: trace.recorded_ns for trace in files.devices}
-    compared, of_several_runs = compare(processes, times, calls_of)
+    compared, of_several_runs = compare(processes, times, exchanged)
     # that they are of different runs comes first: nothing else counts before that
     findings = compared + findings if of_several_runs else findings + compared
     merged: dict[tuple[str, str, str], Finding] = {}
@@ -353,6 +344,13 @@ def _processes(files: TraceFiles) -> list[Inspection]:
             host_of[device.name] = candidates[0].name
     lonely = [host for host in hosts if host.name not in set(host_of.values())]
     processes = [Inspection("", host.name, rank=host.rank) for host in lonely]
+    alone = [trace for trace in files.merged if not files.devices and len(files.merged) == 1]
+    with suppress(DataError):  # which inspecting it says
+        for trace in alone:
+            ranks = merged_ranks(trace.name)
+            return [
+                Inspection(trace.name, rank=rank, records_rank=True, merged_ranks=ranks) for rank in ranks
+            ] + processes
     for device in (*files.devices, *files.merged):
         process = Inspection(device.name, host_of.get(device.name, ""), rank=device.rank)
         process.records_rank, process.detail = device.records_rank, device.detail or msgspec.UNSET

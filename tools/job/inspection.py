@@ -3,24 +3,24 @@
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from ...converter.ranks import Calls, recorded_calls
 from ...linker import readers
-from ...linker.communication import RECORD, ProcessGroups, from_device, is_communication_kernel
-from ...linker.contradictions import Contradiction, contradictions_in_traces, other_shapes
+from ...linker.communication import RECORD, ProcessGroups, is_communication_kernel
+from ...linker.contradictions import Contradiction, contradictions_in_traces, other_bytes, other_shapes, unnamed_kernels
 from ...linker.joining import launching_calls
-from ...linker.link import noted
+from ...linker.link import link_communication, noted, read_traces
 from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
-from ...linker.match import are_ops, match_ops
+from ...linker.match import SMALLEST_AGREEMENT, are_ops, match_ops
 from ...linker.odd_ops import odd_ops
-from ...linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace
+from ...linker.readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from ...linker.windows import host_period
 from ...schema import linked
 from ...schema.columns import Bool, Categorical
@@ -28,6 +28,7 @@ from ...schema.errors import DataError
 from ...schema.json_repair import opening_of
 from ...schema.linked import MEMORY_CATEGORIES, STEP_MARK, are_step_marks, integer, name_of, waits_without_record
 from ...schema.reasons import Counts, Reason
+from .rank_comms import Issued, RankComms, issued_by, summarise_rank
 
 HEAD = 1 << 18
 VERSION = re.compile(
@@ -88,20 +89,12 @@ class KernelTime(msgspec.Struct, frozen=True):
     total_us: float
 
 
-class GroupCount(msgspec.Struct, frozen=True):
-    """The collectives of a group, without ranks where not known, and their sequence numbers, -1 where not recorded."""
-
-    ranks: list[int]
-    count: int
-    first: int = -1
-    last: int = -1
-
-
 class Inspection(msgspec.Struct):
     """The traces of one process, "" for one that there is not, and what they hold; `host_ops` counts ops of the host
     trace, `ops` those of the device trace. `rank` is first what is known of it before they are read.
 
-    `waits_without_record` is set only where there are such waits and something ran on a device.
+    `merged` is empty for one of the `merged_ranks` of a file. `waits_without_record` is set only where there are such
+    waits and something ran on a device.
     """
 
     device: str = ""
@@ -137,7 +130,6 @@ class Inspection(msgspec.Struct):
     graph_launches: int = 0
     graph_activities: int = 0
     graph_launches_alone: int = 0
-    groups: list[GroupCount] = []
     top_kernels: list[KernelTime] = []
     dropped: Counts = msgspec.field(default_factory=Counts)
     damaged: bool = False
@@ -157,13 +149,22 @@ class Inspection(msgspec.Struct):
         return [path for path in (self.device, self.host, self.detail) if path]
 
 
-def inspect(inspection: Inspection) -> tuple[Inspection, Calls]:
-    """Reads the files of a process once each; returns what they hold, or an `error`, and its devices' collectives."""
-    found, match, collectives = list[Contradiction](), None, Calls.of([])
+class Exchanged(NamedTuple):
+    """What a process communicated in the part of its traces that a graph is of, and its collectives in time."""
+
+    comms: RankComms
+    calls: Calls
+
+
+def inspect(inspection: Inspection) -> tuple[Inspection, Exchanged | None]:
+    """Reads the files of a process once each; returns what they hold, or an `error`, and what it communicated."""
+    found, match, exchanged = list[Contradiction](), None, None
     inspection.bytes = sum(Path(path).stat().st_size for path in inspection.files)
     try:
         host = read_host_trace(inspection.host) if inspection.host else None
         device = read_device_trace(inspection.device) if inspection.device else None
+        if device is not None and inspection.merged_ranks:
+            device = one_rank(device, inspection.rank)
         if host is not None:
             inspection.host_process, inspection.host_ops = host.pid, int(are_ops(host.name).sum())
             inspection.versions = {"host schema": host.schema}
@@ -174,7 +175,7 @@ def inspect(inspection: Inspection) -> tuple[Inspection, Calls]:
         if device is not None:
             match = match_ops(host, device, allow_mismatch=True) if host is not None else None
             lost = lost_records(device, launching_calls(device.activities, device.calls), host, match)
-            collectives = _describe_device(inspection, device, lost)
+            _describe_device(inspection, device, lost)
             _describe_reading(inspection, device)
         if host is not None and device is not None and match is not None:
             alone = ~are_step_marks(device.ops.name)
@@ -198,11 +199,36 @@ def inspect(inspection: Inspection) -> tuple[Inspection, Calls]:
         if device is not None and not inspection.merged:
             found += contradictions_in_traces(host, device) + lost.contradictions(device)
             found += odd_ops(host, device, match)[1]
+            if match is None or match.agreement >= SMALLEST_AGREEMENT:
+                trace, records = link_communication(host, device, match, inspection.rank)
+                exchanged = Exchanged(summarise_rank(trace), _collectives(inspection, trace))
+                found += other_bytes(device.path, records)
+                inspection.notes += unnamed_kernels(device.path, records)
+                if records.unnamed:
+                    inspection.collectives = int((trace.activities.communication_row >= 0).sum())
+                    inspection.collectives_without_kernel = 0
             inspection.contradictions = found or msgspec.UNSET
     except DataError as error:
         inspection.error = str(error)
     inspection.dropped = inspection.dropped.without_zeros()
-    return inspection, collectives
+    return inspection, exchanged
+
+
+def communicated(process: Inspection) -> list[Issued]:
+    """Reads the traces of a process again; returns what it communicated."""
+    host, device = read_traces(process.host or None, process.device)
+    device = one_rank(device, process.rank)
+    match = match_ops(host, device, allow_mismatch=True) if host is not None else None
+    return issued_by(link_communication(host, device, match, process.rank)[0])
+
+
+def _collectives(process: Inspection, trace: linked.LinkedTrace) -> Calls:
+    """Returns the collectives of a process, with their times on the clock of its machine."""
+    issued = [call for call in issued_by(trace) if call.group]
+    calls = recorded_calls([call.recorded for call in issued], [""] * len(issued), -1)
+    start, end, on_host = np.array([call[-3:] for call in issued], np.int64).reshape(-1, 3).T
+    base_ns, steps = trace.info.base_time_ns, range(process.first_step, process.first_step + process.steps)
+    return replace(calls, start_ns=start + base_ns, end_ns=end + base_ns, on_host=on_host > 0, steps=tuple(steps))
 
 
 def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
@@ -212,12 +238,12 @@ def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) ->
     inspection.damaged |= bool(trace.skipped.of(Reason.UNREADABLE_ROWS, Reason.CUT_OFF_ROWS, Reason.UNUSABLE_TIME))
 
 
-def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostRecords) -> Calls:
-    """Counts what the trace holds, and returns the collectives of its devices."""
+def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostRecords) -> None:
+    """Counts what the trace holds."""
     activities, calls = device.activities, device.calls
     memory = activities.category.equal(*MEMORY_CATEGORIES)
     inspection.processes, inspection.world_size = device.processes, device.world_size
-    inspection.merged = readers.merging_signs(device)
+    inspection.merged = [] if inspection.merged_ranks else readers.merging_signs(device)
     if inspection.merged and (ranks := set().union(*readers.ranks_of_processes(device).values())):
         inspection.merged_ranks = sorted(ranks)
     if device.rank is not None:
@@ -233,10 +259,7 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     inspection.sync_records = len(device.syncs.start)
     if len(activities.start):
         inspection.waits_without_record = waits_without_record(calls.name, inspection.sync_records) or msgspec.UNSET
-    groups = ProcessGroups.of(device.groups, device.world_size or -1)
-    recorded = device.communication[Role.ACTIVITY]
-    communications = groups.with_members([*map(from_device, recorded.values())])
-    inspection.groups, inspection.dropped[Reason.MANY_MEMBERS] = _groups(communications), groups.unlisted
+    inspection.dropped[Reason.MANY_MEMBERS] = ProcessGroups.of(device.groups, device.world_size or -1).unlisted
     on_device = int(is_communication_kernel(activities.name).sum())
     calls_of_collectives = device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name)))
     inspection.collectives = on_device or int(calls_of_collectives.sum())
@@ -248,14 +271,6 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     inspection.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
     _describe_launches(inspection, device, lost)
     inspection.dropped[Reason.ACTIVITIES_OF_ZERO_LENGTH] = int((activities.end <= activities.start).sum())
-    rows = np.array([*recorded], np.int64)
-    in_time = np.argsort(activities.start[rows], kind="stable").tolist()
-    names = [activities.name[row] for row in rows[in_time].tolist()]
-    collectives = recorded_calls([communications[row] for row in in_time], names, -1)
-    rows = rows[in_time][collectives.row]
-    start, end = activities.start[rows] + device.base_time_ns, activities.end[rows] + device.base_time_ns
-    marked = tuple(range(inspection.first_step, inspection.first_step + inspection.steps))
-    return replace(collectives, start_ns=start, end_ns=end, steps=marked)
 
 
 def _describe_launches(inspection: Inspection, device: DeviceTrace, lost: LostRecords) -> None:
@@ -284,12 +299,3 @@ def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
     count, total = np.bincount(codes, minlength=len(names)), np.bincount(codes, time.astype(np.float64), len(names))
     longest = np.argsort(-total, kind="stable")[:KERNELS_SHOWN].tolist()
     return [KernelTime(names[code], int(count[code]), float(total[code]) / 1000) for code in longest if count[code]]
-
-
-def _groups(communications: Sequence[linked.Communication]) -> list[GroupCount]:
-    """Counts recorded collectives by the members of their group, without sends and receives."""
-    numbers: dict[tuple[int, ...], list[int]] = {}
-    for comm in communications:
-        if not re.search("send|recv", comm.name):
-            numbers.setdefault(tuple(comm.ranks), []).append(comm.sequence)
-    return [GroupCount(list(ranks), len(of), min(of), max(of)) for ranks, of in sorted(numbers.items())]

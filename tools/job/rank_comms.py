@@ -44,6 +44,9 @@ class Issued(NamedTuple):
     group: Group | None
     recorded: Communication
     op: str
+    start_ns: int = 0
+    end_ns: int = 0
+    on_host: bool = False
 
 
 def issued_by(linked: LinkedTrace) -> list[Issued]:
@@ -60,6 +63,9 @@ def issued_by(linked: LinkedTrace) -> list[Issued]:
     asked_by = RowMap(nearest(~is_record, op_parents(ops)))[issuer]
     asked = issued_at(ops.start[on_host], ops.rf_id[on_host])
     order = np.argsort(np.concatenate((submitted, asked)), kind="stable")
+    start, end = (
+        np.concatenate((getattr(activities, name)[on_device], getattr(ops, name)[on_host])) for name in ("start", "end")
+    )
     # several kernels may do one communication
     first = np.sort(np.unique(number[order], return_index=True)[1])
     names, issued = GroupNames(), list[Issued]()
@@ -70,7 +76,8 @@ def issued_by(linked: LinkedTrace) -> list[Issued]:
             node = meant.node if meant else NodeType.COMM_COLL
             has_group = node is NodeType.COMM_COLL and comm.ranks
             group = names.group_of(comm.ranks, comm.group, comm.description) if has_group else None
-            issued.append(Issued(node, group, comm, ops.name[op] if op >= 0 else ""))
+            times = int(start[row]), int(end[row]), row >= len(on_device)
+            issued.append(Issued(node, group, comm, ops.name[op] if op >= 0 else "", *times))
     return issued
 
 

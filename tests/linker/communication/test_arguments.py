@@ -214,6 +214,23 @@ def test_bytes_that_are_not_those_of_the_tensors_are_said_and_not_taken(tmp_path
         assert "4 of 4 communications name other bytes than their tensors have (the first: allreduce, 56 bytes" in said
 
 
+@pytest.mark.parametrize("keeps_arguments", [False, True])
+def test_a_kernel_without_a_telling_name_communicates_by_its_launch_or_arguments(tmp_path, keeps_arguments) -> None:
+    plain, path = DATA / "training" / "device_rank0.json.gz", tmp_path / "device.json"
+    trace = json.loads(gzip.decompress(plain.read_bytes()))
+    for row in trace["traceEvents"]:
+        if row.get("cat") == "kernel":
+            row["name"], args = "kernel", row["args"]
+            row["args"] = args if keeps_arguments else {key: args[key] for key in ("device", "stream", "correlation")}
+    path.write_text(json.dumps(trace))
+    named, unnamed = link(None, str(plain)), link(None, str(path))
+    rows = [linked.activities.communication_row.tolist() for linked in (named, unnamed)]
+    assert rows[0] == rows[1] and unnamed.communications == named.communications
+    count = sum(row >= 0 for row in rows[0])
+    assert any(f": {count} kernels count as communication by " in note for note in unnamed.report.notes)
+    assert not any("kernels count as" in note for note in named.report.notes)
+
+
 def test_a_group_of_regular_ranks_needs_its_first_rank_their_distance_and_its_size() -> None:
     def recorded(first: int, stride: int, size: int) -> list[int]:
         given = {"Global rank start": first, "Global rank stride": stride, "Group size": size}
