@@ -42,7 +42,7 @@ COUNTED: dict[str, Meanings] = {
         (R.UNKNOWN_CATEGORY, R.UNKNOWN_OP_TYPE, R.NOT_READ): "rows that have no place in a graph, by kind",
         (R.UNREADABLE_ROWS, R.CUT_OFF_ROWS): "of a [damaged](damage.md) file",
         (R.ZERO_LENGTH_OPS, R.DEVICE_ROWS_OF_WAITING, R.LINKS_OF_ABSENT_OPS, R.FURTHER_LAUNCH_LINKS, R.ROCTX_MARKS,
-         R.OPS_OF_NO_PROCESS): "rows of a rocpd database that are no work, or not complete",
+         R.LINKS_OF_OTHER_KERNELS, R.OPS_OF_NO_PROCESS): "rows of a rocpd database that are no work, or not complete",
         (R.UNKNOWN_REQUEST,): "transfers of gloo that no op asked for; their time stays in the graph",
         (R.DEPENDENCIES_IN_CIRCLES,): "each circle is broken at the edge that is known least surely",
         (R.SYNC_RECORDS_WITHOUT_CALL, R.NO_WORK_FOLLOWED, R.HOST_WAIT_AGAINST_LAUNCHES, R.BEGIN_OR_END_ALONE,

@@ -15,6 +15,7 @@ import numpy as np
 from ..schema.columns import ActivityRows, CallRows, group_ids, time_text
 from ..schema.linked import MEMORY_CATEGORIES, Activities, integer, integer_list, json_value, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
+from ..schema.reasons import Reason
 from .clock_steps import clock_step, threads_apart
 from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, members
 from .joining import launching_calls
@@ -336,6 +337,9 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
 def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
     """Checks whether most activities and their calls name different ops, or most copies were launched as kernels."""
     activities, calls = device.activities, device.calls
+    if others := device.skipped[Reason.LINKS_OF_OTHER_KERNELS]:
+        what = f"{others} activities are linked to calls that name another kernel"
+        return Contradiction(device.path, what, MEANING, "export the trace again, or record again")
     rows = np.flatnonzero(call_row >= 0)
     of_activity, of_call = activities.external_id[rows], calls.external_id[call_row[rows]]
     is_copy = activities.category.equal(*MEMORY_CATEGORIES)[rows]

@@ -22,6 +22,8 @@ from .readers import DeviceTrace, HostTrace
 from .windows import Period, trace_start
 
 LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|KernelLaunch|GraphLaunch")
+BY_FLOW = re.compile(r"^AscendCL@acl(nn(?!\w*GetWorkspaceSize$)|opCompileAndExecute$)")
+"""Launch calls, of one kernel or several, that have a correlation only by the flow to an activity."""
 CAPTURE_BEGINS, CAPTURE_ENDS = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 STREAMS_SHOWN, NAME_SHOWN = 3, 40
 WITHOUT_CALL = "what they waited for is not known"
@@ -107,7 +109,7 @@ def is_graph_launch(name: str) -> bool:
 
 def launch_calls(calls: Calls) -> CallRows:
     """Returns the calls that launch kernels or graphs, in the order of time, without those captured into a graph."""
-    rows = np.flatnonzero(_named(calls, LAUNCH) & (calls.correlation != 0))
+    rows = np.flatnonzero((_named(calls, LAUNCH) & (calls.correlation != 0)) | _named(calls, BY_FLOW))
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     begins, ends = (np.sort(calls.start[_named(calls, pattern)]) for pattern in (CAPTURE_BEGINS, CAPTURE_ENDS))
     # captures that began before the recording have only an end
@@ -126,7 +128,9 @@ def lost_records(
     """Returns what the trace of one process lacks, by the call of each activity and the `match` of ops. O(n log n)."""
     ops, calls, activities, launches = device.ops, device.calls, device.activities, launch_calls(device.calls)
     count = Lookup(*np.unique(activities.correlation, return_counts=True)).of(calls.correlation[launches])
-    share = CallRows(launches[(count > 1) & ~calls.name.where(is_graph_launch)[launches]])
+    count[calls.correlation[launches] == 0] = -1
+    of_several = calls.name.where(lambda name: is_graph_launch(name) or bool(BY_FLOW.match(name)))
+    share = CallRows(launches[(count > 1) & ~of_several[launches]])
     alone = CallRows(launches[(count < 0) & ~_beyond_end(device, launches, count > 0)])
     if len(alone) <= (activities.correlation == 0).sum():
         alone = CallRows(alone[:0])  # activities without a correlation may be theirs
@@ -184,7 +188,10 @@ def uncalled_activities(activities: Activities, calls: Calls, call_row: CallRows
     first[first == FOREVER] = start[has_call].min() if has_call.any() else began
     is_earlier = activities.correlation < calls.correlation[calls.correlation != 0].min(initial=FOREVER)
     is_earlier = (is_earlier | (start < began)) & ~_are_apart(activities, calls)
-    return ActivityRows(rows[~((start < first[stream]) & is_earlier)[rows]])
+    rows = rows[~((start < first[stream]) & is_earlier)[rows]]
+    # profilers lack the calls of single copies
+    is_few = len(rows) < AGREEING and not activities.correlation[rows].any()
+    return ActivityRows(rows[is_few * len(rows) :])
 
 
 def _are_apart(activities: Activities, calls: Calls) -> Bool:

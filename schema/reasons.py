@@ -52,6 +52,7 @@ class Reason(Enum):
     DEVICE_ROWS_OF_WAITING = "device rows that record waiting"
     UNKNOWN_OP_TYPE = "unknown opType {}"  # of the type, if it has a name
     LINKS_OF_ABSENT_OPS = "launch links of ops that are not there"
+    LINKS_OF_OTHER_KERNELS = "launch links of ops by calls that name another kernel"
     FURTHER_LAUNCH_LINKS = "launch links of ops that have one already"
     DISPATCH_NUMBERS_AS_QUEUES = "queue ids that number dispatches (their ops are on one stream)"
     ROCTX_MARKS = "roctx marks, which last no time"

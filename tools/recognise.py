@@ -48,7 +48,7 @@ PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanose
 DATE = re.compile(
     r"(?<!\d)(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d(?:[-_. T]*[0-2]\d([-_.:]?)[0-5]\d(?:\2[0-5]\d)?)?(?!\d)"
 )
-BARE_NUMBER = re.compile(r"_(\d{1,5})(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
+BARE_NUMBER = re.compile(r"_(0|[1-9]\d{0,4})(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 RANK_IN_NAME = (
     re.compile(r"(?<![a-z])rank[ _.=-]*0*(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"(?<![a-z])worker[ _.=-]*0*(\d{1,6})(?!\d)", re.IGNORECASE),
@@ -201,10 +201,10 @@ def recognise(path: Path, name: str = "") -> Trace:
 def rank_in_name(name: str, process: int | None = None) -> int | None:
     """Returns the rank that a path tells, by the file's own name before those of the folders around it.
 
-    A bare number that is the process is none, and no date or time.
+    A bare number that is the process is none, no date or time, and none that begins with 0.
 
-    >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("et_20240131_7.json"), rank_in_name("et_20240131.json")
-    (3, 7, None)
+    >>> [rank_in_name(f"{name}.json") for name in ("run_2/device_rank3", "et_20240131_7", "et_20240131", "gemm_01")]
+    [3, 7, None, None]
     """
     parts = [DATE.sub("-", part) for part in reversed(PurePosixPath(name).parts)]
     matches = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
@@ -388,10 +388,11 @@ def file_for_folder(path: Path, holding: InputKind) -> str:
 def instead_of_folder(folder: Path, expected: InputKind) -> str:
     """Returns what to do with a folder where a file was wanted, by what is in it; nothing where that does not tell."""
     file_of: dict[InputKind, Path] = {}
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    for path in islice(files, LOOKED_AT):
-        if kind := kind_of(path):
-            file_of.setdefault(kind, path)
+    with suppress(OSError):  # files may go meanwhile
+        files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        for path in islice(files, LOOKED_AT):
+            if kind := kind_of(path):
+                file_of.setdefault(kind, path)
     ways = [f"give a file in it, such as {file_of[expected]}"] if expected in file_of else []
     takers = {kind: command for kind, command in TAKES_FOLDER.items() if kind in file_of}
     if expected is InputKind.GRAPH:
@@ -402,7 +403,7 @@ def instead_of_folder(folder: Path, expected: InputKind) -> str:
 
 def kind_of(path: Path) -> InputKind | None:
     """Returns the kind of a file; None for what is none, or cannot be read."""
-    with suppress(DataError):
+    with suppress(DataError, FileNotFoundError):
         if path_is(path, Path.is_file):
             return recognise(path).kind
     return None

@@ -178,14 +178,12 @@ def link_communications(
 
 
 def _communicate_unnamed(collectives: CollectiveOps, activities: Activities, is_named: Bool) -> Bool:
-    """Returns which other kernels have arguments of a communication, or are the only ones that one launched."""
+    """Returns which other kernels have arguments of one, or were launched by one in a trace where no name tells any."""
     op, names = activities.op_row, collectives.ops.name
     record = collectives.enclosing_records(op)
     single = [max(recorded.group_size, len(recorded.ranks)) == 1 for recorded in collectives.recorded]
     is_direct = np.append(names.where(lambda name: name == RECORD or bool(ANNOTATION.match(name))), False)[op]
-    launched = (
-        is_direct & (record >= 0) & ~np.isin(record, record[is_named]) & ~np.isin(record, collectives.rows[single])
-    )
+    launched = is_direct & (record >= 0) & ~np.isin(record, collectives.rows[single]) & (not is_named.any())
     launched[[*collectives.arguments[Role.ACTIVITY]]] = True
     return np.asarray(launched & ~is_named & activities.category.equal("kernel"))
 

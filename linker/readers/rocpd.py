@@ -19,7 +19,12 @@ from .kineto_rows import Row, complete, flow, labels, on_lanes, text_of
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
 REQUIRED_TABLES = {"rocpd_op", "rocpd_string"}
 READ = REQUIRED_TABLES | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
-NAMED = (("rocpd_op", "description_id"), ("rocpd_op", "opType_id"), ("rocpd_api", "apiName_id"))
+NAMED = (
+    ("rocpd_op", "description_id"),
+    ("rocpd_op", "opType_id"),
+    ("rocpd_api", "apiName_id"),
+    ("rocpd_kernelapi", "kernelName_id"),
+)
 """The columns that refer to names."""
 HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
 MARKER = "UserMarker"
@@ -90,6 +95,10 @@ def _rows(database: Database, arguments: str, counts: Counts) -> Iterator[Row]:
     call_of, process_of = dict(links[::-1].tolist()), dict(api[::-1, :2].tolist())
     counts[Reason.LINKS_OF_ABSENT_OPS] += int((~np.isin(links[:, 0], ops[:, 0])).sum())
     counts[Reason.FURTHER_LAUNCH_LINKS] += len(links) - len(call_of)
+    by_call = "api_ptr_id" if "api_ptr_id" in database.columns("rocpd_kernelapi") else "api_id"
+    launched = {call: names.get(code) for call, code in database.integers("rocpd_kernelapi", by_call, "kernelName_id")}
+    described = ((launched.get(call_of.get(op)), names.get(code)) for op, code in ops[:, [0, 5]].tolist())
+    counts[Reason.LINKS_OF_OTHER_KERNELS] += sum(bool(kernel) and kernel != name for kernel, name in described)
     launching = {call_of[number] for number in ops[:, 0].tolist() if number in call_of}
     if len(traced) > 1:
         count, traced = len(traced), sorted({process_of[number] for number in launching if number in process_of})

@@ -169,7 +169,8 @@ def _notes(
     ranks: Mapping[int, RankComms], members: Mapping[Group, Mapping[int, GroupSummary]], world_size: int
 ) -> list[str]:
     absent = absent_ranks(ranks, world_size)
-    notes = [f"{sum(absent.values())} of {world_size} ranks are absent: {_cut(', '.join(absent))}"] if absent else []
+    notes = why_no_job(ranks)
+    notes += [f"{sum(absent.values())} of {world_size} ranks are absent: {_cut(', '.join(absent))}"] if absent else []
     for text in sorted({group.ranks for group in members}):
         missing = sorted(set(ranks_of(text)) - set(ranks))
         if missing:
@@ -193,6 +194,14 @@ def _notes(
         f"{ranks_in_words(alike)}: {mark}{kernels} kernels where another rank has {most}"
         for (mark, kernels), alike in few.items()
     ]
+
+
+def why_no_job(ranks: Mapping[int, RankComms]) -> list[str]:
+    """Returns a note where nothing shows that the ranks are of one job, and they run different ops."""
+    if len({comms.alone for comms in ranks.values()}) < 2 or not all(comms.alone for comms in ranks.values()):
+        return []
+    what = "record no process group, collective or number of ranks, and ran different ops"
+    return [f"{ranks_in_words(sorted(ranks))} {what}: nothing shows that they are of one job"]
 
 
 def usual_steps(steps: Iterable[int]) -> int:

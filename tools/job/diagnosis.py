@@ -24,7 +24,7 @@ from ..sync_records_advice import SETTING
 from ..terminal import NAMES_SHOWN, absent_ranks, list_counts, ranges
 from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of
 from ..workers import in_processes
-from .cross_rank import compare_ranks, mark_of, usual_steps
+from .cross_rank import compare_ranks, mark_of, usual_steps, why_no_job
 from .inspection import Exchanged, Inspection, communicated, inspect
 
 WRONG, NOTE = "wrong", "note"
@@ -115,7 +115,8 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
         advice = "no runtime call was recorded: only streams order the activities; record API calls too"
         if process.calls:
             advice = (
-                "they were queued before recording began and keep their measured start; record one more warm-up step"
+                "they were queued before recording began, or their calls were not recorded, and keep their measured "
+                "start; record one more warm-up step"
             )
         yield NOTE, "activities without a launch call", advice, count
     if process.waits_without_record:
@@ -199,7 +200,7 @@ def compare(
         findings += [Finding(WRONG, [], f"ranks disagree: {line}", FOR_RANKS) for line in lines]
         lines = clock_contradictions(calls, [*of_rank])
         findings += [Finding(WRONG, [], f"ranks disagree: {line}", FOR_CLOCKS) for line in lines]
-        findings += [Finding(NOTE, [], line, "") for line in calls.decisions]
+        findings += [Finding(NOTE, [], line, "") for line in (*calls.decisions, *why_no_job(comms))]
     if jobs := why_two_jobs((each.rank, each.world_size or 0) for each in recorded if each.rank is not None):
         return [*findings, Finding(WRONG, [], jobs, "give the traces of one job")], False
     world = max((process.world_size or 0 for process in recorded), default=0)

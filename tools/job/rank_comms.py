@@ -103,7 +103,8 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What verification needs to know of a rank; messages are counted by "sender>receiver elements dtype" and the tag.
 
     `orders` are digests of the order of two groups, by their positions in `groups`. `overlapping` counts communications
-    that began on a host thread before the previous one there had ended.
+    that began on a host thread before the previous one there had ended. `alone` is a digest of the names
+    of ops and kernels where nothing shows that there are other ranks.
     """
 
     groups: list[GroupSummary] = []
@@ -116,6 +117,7 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     kernels: int = 0
     devices: int = 0
     streams: int = 0
+    alone: str = ""
 
 
 def summarise_rank(linked: LinkedTrace) -> RankComms:
@@ -134,7 +136,8 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
     on_host = on_host[np.lexsort((ops.start[on_host], ops.thread[on_host]))]
     thread, start, end = ops.thread[on_host], ops.start[on_host], ops.end[on_host]
     overlap_ns = np.minimum(end[:-1], end[1:]) - start[1:]
-    names = [ops.name.table[code] for code in np.unique(ops.name.codes).tolist()]
+    names, kernels = ([of.table[code] for code in np.unique(of.codes).tolist()] for of in (ops.name, activities.name))
+    is_alone = not issued and not linked.groups and linked.info.world_size < 2
     return RankComms(
         groups=[group_summary(group, communications) for group, communications in of_group.items()],
         orders=_orders([*of_group], [group for group, _ in in_order]), sent=_messages(issued, NodeType.COMM_SEND, rank),
@@ -143,6 +146,7 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
         steps=sum(name.startswith(STEP_MARK) for name in names), kernels=int(activities.category.equal("kernel").sum()),
         devices=len(np.unique(activities.device)),
         streams=len(np.unique(np.stack((activities.device, activities.stream)), axis=1).T),
+        alone=_digest(sorted({*names, *kernels})) if is_alone else "",
     )  # fmt: skip
 
 

@@ -45,7 +45,10 @@ OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
 OF_JOB = "critical_path"
 """The analysis whose rows are of the job, so that they are shown of all ranks."""
-DISAGREEING = "ranks disagree on what they communicate, or when: give traces of one run and of the same steps"
+DISAGREEING = (
+    "ranks disagree on what they communicate, or when: rows, sizes, peers, durations or clocks of a rank are wrong, "
+    "or the traces are not of one run and the same steps"
+)
 NO_DIFF = replace(analyses.trace_diff((), ()), details=())
 HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
 DEFAULT = AnalysisOptions()

@@ -100,8 +100,10 @@ def test_rows_without_a_category_have_the_role_of_their_process(tmp_path: Path) 
     assert launches(trace)[-1] == ("hipLaunch", "MatMul")
 
 
-def queued(folder: Path) -> DeviceTrace:
-    """Two ops queue a kernel each for thread 2, which is busy with the first one when the second is queued."""
+def queued(folder: Path, lost: int = 0) -> DeviceTrace:
+    """Two ops queue a kernel each for thread 2, which is busy with the first one when the second is queued. Of so many
+    ops before them the kernels were lost.
+    """
     rows = [process(8, "Ascend Hardware"), process(50, "CANN")]
     for number, (enqueued, dequeued, took) in enumerate(((10, 20, 10), (25, 31, 10)), 1):
         rows += [
@@ -112,8 +114,15 @@ def queued(folder: Path) -> DeviceTrace:
             *flow("HostToDevice", f"{number << 33}", (50, 2, f"{dequeued + 2}.100"), (8, 3, f"{dequeued + 9}.500")),
             *flow("async_npu", number, (5, 1, str(enqueued)), (8, 3, f"{dequeued + 9}.500")),
         ]  # fmt: skip
+    rows += [row("AscendCL@aclnnMm", 50, 2, before, 1) for before in range(lost)]
     rows += [row("AscendCL@aclrtSynchronizeStream", 50, 1, 45, 5)]
     return read(folder, *rows)
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_launches_of_which_the_flow_and_the_activity_are_lost_are_counted(tmp_path: Path, lost: int) -> None:
+    notes = [note for note in eg.link(None, queued(tmp_path, lost)).report.notes if "no activity" in note]
+    assert [f"{lost} of {lost + 2} launch calls have no activity" in note for note in notes] == [True] * bool(lost)
 
 
 def test_work_that_a_thread_queues_for_another_one_is_of_the_op_that_queued_it(tmp_path: Path) -> None:
@@ -150,4 +159,5 @@ def test_real_traces_are_linked_by_flows(path: str, activities: int, linked: int
     trace = eg.link(None, Path(TRACES) / "wild" / path)
     assert len(trace.activities) == activities
     assert (trace.activities.call_row >= 0).sum() == linked
+    assert not any("launch call" in note for note in trace.report.notes)
     assert abs(eg.replay(eg.convert(trace)).error_pct) < 0.1

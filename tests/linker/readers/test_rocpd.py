@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import execgraph as eg
 import numpy as np
 import pytest
 from execgraph.linker.readers import opened, read_device_trace
@@ -188,6 +189,21 @@ def test_ops_that_no_process_launched_are_of_none_of_several(tmp_path: Path) -> 
     assert sorted(trace.activities.process.tolist()) == [-1, 60, 70]
     assert trace.skipped == {Reason.OPS_OF_NO_PROCESS: 1}
     assert trace.labels == [(60, "rank 0"), (70, "rank 1")]
+
+
+@pytest.mark.parametrize("shifted", [0, 1])
+def test_launch_links_to_calls_that_name_another_kernel_are_counted_and_said(tmp_path: Path, shifted: int) -> None:
+    ops = [Op(f"k{n}", EPOCH + 10 * n, EPOCH + 10 * n + 5, caller=n + 1 - shifted) for n in range(shifted, 4)]
+    api = [Api("hipLaunchKernel", EPOCH - 50 + 10 * n, EPOCH - 45 + 10 * n) for n in range(4)]
+    path = write_database(tmp_path / "t.db", RPD_2, ops, api)
+    with closing(sqlite3.connect(path)) as connection:
+        for n in range(4):
+            named = f"(SELECT max(id) FROM rocpd_string WHERE string = 'k{n}')"
+            connection.execute(f"INSERT INTO rocpd_kernelapi VALUES ({n + 1}, 0, {named})")
+        connection.commit()
+    trace = eg.link(None, path)
+    said = any("2 activities are linked to calls that name another kernel" in note for note in trace.report.notes)
+    assert (trace.report.dropped[Reason.LINKS_OF_OTHER_KERNELS], said) == (2 * shifted, bool(shifted))
 
 
 def test_ops_are_of_their_device_as_kineto_has_them(tmp_path: Path) -> None:

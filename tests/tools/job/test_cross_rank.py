@@ -9,7 +9,7 @@ import pytest
 from execgraph.converter.ranks import Group as RankGroup, ranks_text
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.linked import Communication
-from execgraph.tools.job import BuildOptions, BuildReport, build, table
+from execgraph.tools.job import BuildOptions, BuildReport, build, diagnose, table
 from execgraph.tools.job.cross_rank import compare_ranks
 from execgraph.tools.job.rank_comms import RankComms, group_summary
 from execgraph.tools.report.inputs import find_sources
@@ -76,7 +76,7 @@ def test_an_order_that_no_simulator_can_keep_is_said_once_and_leaves_no_graph(tm
 
 def test_ranks_whose_host_threads_communicate_twice_at_once_have_no_order_to_agree_on(tmp_path: Path) -> None:
     for rank in range(2):
-        t = TraceBuilder(rank=rank, world_size=2)
+        t = TraceBuilder(rank=rank, world_size=2, pid=1000 + rank)
         with t.thread(2, start=0), t.annotation("gloo:all_reduce", inputs=[t.tensor((8,))]):
             t.work(10)
             if rank:
@@ -89,6 +89,19 @@ def test_ranks_whose_host_threads_communicate_twice_at_once_have_no_order_to_agr
         "rank 1 began 1 communications while its host thread was still in another one, so that their order is not known; "
         "check the times in its traces"
     ]
+
+
+@pytest.mark.parametrize(("other_op", "world_size"), [("aten::mm", 1), ("aten::add", 1), ("aten::add", 2)])
+def test_ranks_that_record_nothing_of_each_other_and_run_other_ops_may_be_of_two_jobs(tmp_path, other_op, world_size):
+    for rank, name in enumerate(("aten::mm", other_op)):
+        t = TraceBuilder(rank=rank, world_size=world_size, pid=1000 + rank)
+        with t.thread(2, start=0):
+            t.leaf(name, 5, inputs=[t.tensor((8,))])
+        t.write(tmp_path)
+    are_two = other_op != "aten::mm" and world_size == 1
+    built = [note for note in report_of(tmp_path, tmp_path / "out").all_notes if "are of one job" in note]
+    assert len(built) == are_two
+    assert [found.what for found in diagnose([tmp_path]).findings if "are of one job" in found.what] == built
 
 
 def test_ranks_that_agree_are_built_without_a_word(tmp_path: Path) -> None:

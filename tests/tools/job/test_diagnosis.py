@@ -14,7 +14,7 @@ from execgraph.schema.io import open_input
 from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.job import BuildOptions, Diagnosis, build, diagnose, merge_for_viewing, report
-from execgraph.tools.job.diagnosis import in_words, process_names
+from execgraph.tools.job.diagnosis import in_words
 from execgraph.tools.sync_records_advice import sync_records_advice
 from execgraph.tools.trace_files import by_rank, find_traces
 from support.commands import status_of
@@ -318,12 +318,6 @@ def test_files_that_are_not_what_they_seem_are_told_and_all_are_looked_into(fold
     assert [process.rank for process in diagnose([folder]).processes if process.device] == ranks
 
 
-def test_two_files_of_different_ranks_do_not_belong_together(jobs: Callable[[int], Path]) -> None:
-    wrong, *others = lines(jobs(2) / "device_rank0.json", jobs(2) / "host_rank1.json")
-    assert wrong.startswith("wrong ") and "though 100 % of their ops have the same names" in wrong
-    assert not [line for line in others if line.startswith("wrong")]
-
-
 def test_ranks_of_the_world_that_have_no_trace_are_named(jobs: Callable[[int], Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(jobs(8), tmp_path / "job"))
     for rank in (3, 4, 5):
@@ -415,10 +409,6 @@ def test_a_folder_without_traces_is_unusable(tmp_path: Path) -> None:
         diagnose([tmp_path])
     assert command(tmp_path) == 1
     assert command(tmp_path / "absent") == 1
-
-
-def test_places_are_short() -> None:
-    assert process_names([f"rank {rank}" for rank in (3, 1, 2, 9)]) == "ranks 1-3, 9"
 
 
 def test_real_ranks_report_what_was_launched_before_recording(real_traces: Path) -> None:
