@@ -41,7 +41,7 @@ class MeasuredRun(NamedTuple):
             self.name,
             str(len(self.linked.activities)),
             f"{self.error_pct():+.2f}",
-            f"{summary.explained_pct:.2f}",
+            "–" if summary.explained_pct is None else f"{summary.explained_pct:.2f}",
             str(sum(report.waits.values())),
             str(guessed),
             ", ".join(f"{cause} {us:,.0f}" for cause, us in delays.items()) or "–",

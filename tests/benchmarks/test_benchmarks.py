@@ -13,6 +13,7 @@ from execgraph.converter.options import Options
 from execgraph.tools.replay import replay
 from support.builder.timeline import TraceBuilder
 from support.commands import Run
+from support.folders import DATA
 from support.runs import link_run
 
 from benchmarks.bench import __main__ as bench
@@ -24,10 +25,11 @@ ablation = importlib.import_module("benchmarks.ablation.__main__")
 
 def test_every_rule_has_a_row_and_without_launches_changed_runs_are_wrong(monkeypatch, run):
     monkeypatch.setattr(ablation, "NAMED", ("streams",))
-    ended = run(ablation.main, "--random", "0")
+    ended = run(ablation.main, "--random", "0", "--traces", str(DATA / "torch_2.9.1"))
     assert ended.code == 0
     lines = [line.split("|") for line in ended.out.splitlines()]
     rows = {cells[1].strip(): cells[3:6] for cells in lines if len(cells) > 6}
+    assert rows["device_rank0.json.gz"][:2] == [" +0.00 ", " – "]
     assert float(rows["nothing"][1]) == 100
     assert float(rows["launch"][1]) < float(rows["nothing"][1])
     assert rows.keys() > {"program order", "launch", "stream order", "event wait", "host sync", "hand-off", "delays"}
