@@ -3,16 +3,17 @@ An event record is inferred if its work ended right before the blocked work star
 Work that ended after the blocked work went on, in any step, cannot have been awaited.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Int64, cumcount
 from ...schema.linked import FOREVER, NEVER, Provenance
 from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
-from .candidates import TRIED, Candidates, Options, OrderBasis
+from .candidates import NONE, REASONS, TRIED, Candidates, Options, Rank
 from .process import EventRecord, FoundCalls, Process
 from .submissions import MOST_STREAMS, StreamKey, StreamTails
 from .unresolved_waits import UnresolvedWait
@@ -21,14 +22,25 @@ AT_ONCE = 1 << 20
 """Ends compared at a time."""
 SAMPLE = 256
 """Calls of a call site for which all event records are tried, so that memory does not grow with their number."""
+Place = tuple[int, int, int]
+"""The number of what is blocked, an option's row of tails, and a stream."""
 
 
-class Score(NamedTuple):
-    """How ends fit the waits of a call site: limits (ns), and by option and stream late ends and explained waits."""
+class EndsMet(NamedTuple):
+    """Rows of tails whose ends on a stream may explain when late work (`target`, -1 for the host) went on."""
 
-    latest_ns: Int64
-    wrong_count: Int64
-    explained_count: Int64
+    blocked: int
+    stream: int
+    rows: tuple[int, ...]
+    target: int
+    earliest_ns: int
+
+
+class WaitTimes(NamedTuple):
+    """When the awaited work ended at the latest (ns), by what a wait blocks, and which ends the wait can have met."""
+
+    latest_ns: list[int]
+    met: list[EndsMet]
 
 
 class TimingScorer:
@@ -37,6 +49,7 @@ class TimingScorer:
     def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
         self._calls, self._timing = process.calls, process.timing
         self._start, self.end = process.activities.start, np.append(process.activities.end, NEVER)
+        self.end_at = self.end.data
         blocked = ((wait.call_row, tails.number.get(wait.waiting, -1), wait.blocked[wait.waiting]) for wait in waits)
         expected = self._timing.expected_start_ns
         late = [row for row in blocked if row[2] >= 0 and self._start[row[2]] > expected[row[2]]]
@@ -49,68 +62,161 @@ class TimingScorer:
         usual = latency_stats(start[explains] - latest[explains]).upper
         self.max_reaction_ns = max(self._timing.max_gap_ns, usual)
 
-    def score(self, waits: list[UnresolvedWait], ends: Int64, waitings: Sequence[StreamKey | None]) -> Score:
-        """Returns how well ends fit waits that block each of `waitings`; those that explain too few explain none."""
-        # by what is measured, blocked stream and wait
-        times = np.array([self._times(waits, waiting) for waiting in waitings], np.int64).transpose(2, 0, 1)
+    def score(self, waits: list[UnresolvedWait], ends: Int64, blocked: Sequence[StreamKey | None]) -> list[Int64]:
+        """Returns by `blocked` and wait the latest ends, and by place how many waits ends explain, none if too few."""
+        # by what is measured, what is blocked, and wait
+        times = self._times([(wait, stream) for stream in blocked for wait in waits])
+        times = times.reshape(len(times), len(blocked), len(waits))
         step = max(1, AT_ONCE // max(1, ends.size))
-        parts = [self._score(times[:, at : at + step], ends) for at in range(0, len(waitings), step)]
-        return parts[0] if len(parts) == 1 else Score(*map(np.concatenate, zip(*parts, strict=True)))
+        parts = [self._score(times[:, at : at + step], ends) for at in range(0, len(blocked), step)]
+        return [*map(np.concatenate, zip(*parts, strict=True))]
 
-    def may_explain(self, waits: list[UnresolvedWait]) -> bool:
-        """Returns whether any of the waits was late, by whatever it blocks, so that an end could explain it."""
-        expected, start, end = self._timing.expected_start_ns, self._start, self._calls.end
-        for wait in waits:
-            if None in wait.blocked and (wait.is_query or end[wait.call_row] > wait.expected_ns):
-                return True
-            if any(target >= 0 and start[target] > expected[target] for target in wait.blocked.values()):
-                return True
-        return False
+    def times(self, waits: Sequence[UnresolvedWait], candidates: Candidates) -> dict[int, WaitTimes]:
+        """Returns, by call, what times say of each wait alone."""
+        of_wait = np.repeat(np.arange(len(waits)), [len(wait.blocked) for wait in waits])
+        times = self._times([(wait, stream) for wait in waits for stream in wait.blocked])
+        _, ready_ns, expected_start_ns, resumed_ns, reaction_ns, lead_ns = times
+        latest_ns, first = resumed_ns + lead_ns, np.searchsorted(of_wait, np.arange(len(waits) + 1)).tolist()
+        of_each = [WaitTimes(latest_ns[since:until].tolist(), []) for since, until in pairwise(first)]
+        late, earliest_ns = resumed_ns > expected_start_ns, np.maximum(ready_ns, resumed_ns - reaction_ns - 1) + 1
+        own = np.array([candidates.number.get(stream, -1) for wait in waits for stream in wait.blocked], np.int64)
+        columns = (column[late] for column in (of_wait, cumcount(of_wait), times[0], own, earliest_ns, latest_ns))
+        of_wait, number, target, own, earliest_ns, latest_ns = columns
+        last = np.array([before.start + 1 for before in candidates.before.values()], np.int64)[of_wait]
+        call = candidates.no_record + 1 + of_wait
+        for stream in np.flatnonzero(candidates.is_launched).tolist():
+            ends = self.end[candidates.tails[:, stream]]
+            recorded, at_call = ends[: candidates.no_record], ends[call]
+            since = np.maximum.accumulate(recorded).searchsorted(earliest_ns)
+            until = np.minimum.accumulate(recorded[::-1])[::-1].searchsorted(latest_ns, side="right")
+            since, until = np.maximum(since, last - TRIED), np.minimum(until, last)
+            is_met = (since < until) | ((earliest_ns <= at_call) & (at_call <= latest_ns))
+            is_met &= (own != stream) | candidates.is_single_stream
+            columns = (column[is_met].tolist() for column in (of_wait, number, since, until, call, target, earliest_ns))
+            for wait, blocked, begin, end, itself, activity, earliest in zip(*columns, strict=True):
+                of_each[wait].met.append(EndsMet(blocked, stream, (*range(begin, end), itself), activity, earliest))
+        return {wait.call_row: times for wait, times in zip(waits, of_each, strict=True)}
 
-    def _times(self, waits: list[UnresolvedWait], waiting: StreamKey | None) -> list[tuple[int, ...]]:
-        """Returns when blocked work was ready, expected and started, how long it takes to go on, and clocks' error."""
-        rows: list[tuple[int, ...]] = []
-        timing, quantum = self._timing, self._timing.timestamp_quantum_ns
-        for wait in waits:
-            if waiting is None:
-                expected, returned = NEVER if wait.is_query else wait.expected_ns, int(self._calls.end[wait.call_row])
-                rows.append((NEVER, expected, returned, wait.reaction_ns, wait.lead_ns))
-                continue
-            target, times = wait.blocked.get(waiting, -1), (NEVER, FOREVER, FOREVER)
+    def explained(self, times: WaitTimes, options: Options) -> dict[Place, int]:
+        """Returns where work ended that explains when what a wait may block went on."""
+        timing, start, end, tails, places = (
+            self._timing,
+            self._start.data,
+            self.end_at,
+            options.tails,
+            dict[Place, int](),
+        )
+        for blocked, stream, rows, target, earliest_ns in times.met:
+            since_ns, latest_ns = earliest_ns, times.latest_ns[blocked]
             if target >= 0:
-                times = timing.ready_ns[target], timing.expected_start_ns[target], int(self._start[target])
-            rows.append((*times, self.max_reaction_ns + quantum, quantum))
-        return rows
+                since_ns = max(earliest_ns, timing.ready_ns[target] + 1)
+                if start[target] <= timing.expected_start_ns[target]:
+                    continue
+            for row in rows:
+                if since_ns <= end[tails[row, stream]] <= latest_ns and row in options:
+                    places[blocked, row, stream] = 1
+        return places
 
-    def _score(self, times: Int64, ends: Int64) -> Score:
-        ready_ns, expected_start_ns, resumed_ns, reaction_ns, lead_ns = times[:, :, None, :, None]
+    def _times(self, blocked: Sequence[tuple[UnresolvedWait, StreamKey | None]]) -> Int64:
+        """Returns blocked work (-1 for none or the host), when it was ready, expected and started, how long it takes to
+        go on, and clocks' error.
+        """
+        # the host, None, is blocked by no activity
+        target = np.array([wait.blocked.get(stream, -1) for wait, stream in blocked], np.int64)
+        quantum, follows = self._timing.timestamp_quantum_ns, np.flatnonzero(target >= 0)
+        usual = np.array([-1, NEVER, FOREVER, FOREVER, self.max_reaction_ns + quantum, quantum], np.int64)
+        times = np.repeat(usual[:, None], len(blocked), axis=1)
+        times[0] = target
+        for row, column in enumerate((self._timing.ready_ns, self._timing.expected_start_ns, self._start), 1):
+            times[row, follows] = np.asarray(column)[target[follows]]
+        for at in [at for at, (_, stream) in enumerate(blocked) if stream is None]:
+            wait, _ = blocked[at]
+            expected_ns, returned_ns = NEVER if wait.is_query else wait.expected_ns, self._calls.end[wait.call_row]
+            times[1:, at] = NEVER, expected_ns, returned_ns, wait.reaction_ns, wait.lead_ns
+        return times
+
+    def _score(self, times: Int64, ends: Int64) -> tuple[Int64, Int64]:
+        _, ready_ns, expected_start_ns, resumed_ns, reaction_ns, lead_ns = times[:, :, None, :, None]
         late, latest = resumed_ns > expected_start_ns, resumed_ns + lead_ns
-        too_late: Bool = ends > latest
-        explains = late & ~too_late & (ends > ready_ns) & (ends >= resumed_ns - reaction_ns)
+        explains = late & (ends <= latest) & (ends > ready_ns) & (ends >= resumed_ns - reaction_ns)
         explained_count: Int64 = explains.sum(axis=2)
         explained_count[2 * explained_count < late.sum(axis=2)] = 0
-        return Score(latest[:, 0, :, 0], too_late.sum(axis=2), explained_count)
+        return latest[:, 0, :, 0], explained_count
 
 
-class _CallSite(NamedTuple):
-    """The waits of a call site, and by option and wait the event records, the last activities before and their ends."""
+class _CallSite:
+    """The waits of a call site, and how options fit them: places are what is blocked, an option's row, and a stream."""
 
-    waits: list[UnresolvedWait]
-    options: Options
-    event_records: Int64
-    tails: Int64
-    ends: Int64
+    def __init__(
+        self, waits: list[UnresolvedWait], options: Options, scorer: TimingScorer, times: dict[int, WaitTimes]
+    ) -> None:
+        self.waits, self.options, self._end, self._rows = waits, options, scorer.end_at, dict[int, list[int]]()
+        if len(waits) == 1:
+            of_wait = times[waits[0].call_row]
+            self._latest_ns: list[int] | Int64 = of_wait.latest_ns
+            self.explained = scorer.explained(of_wait, options)
+            return
+        rows = options.of_waits(waits)
+        self._rows = dict(zip(options.rows, rows.tolist(), strict=True))
+        self._ends = scorer.end[np.asarray(options.tails)[rows]]
+        self._latest_ns, explained = scorer.score(waits, self._ends, [*waits[0].blocked])
+        places = zip(*(column.tolist() for column in explained.nonzero()), strict=True)
+        self.explained = {
+            (blocked, options.rows[at], of): int(explained[blocked, at, of]) for blocked, at, of in places
+        }
+
+    def rows(self, row: int) -> Sequence[int]:
+        """Returns the row of tails that an option means for each wait."""
+        return self._rows.get(row, (row,))
+
+    def fits(self, blocked: int, row: int, stream: int) -> list[bool]:
+        """Returns which waits work did not end too late for."""
+        if not self._rows:
+            return [self._end[self.options.tails[row, stream]] <= self._latest_ns[blocked]]
+        ends = self._ends[self.options.rows.index(row), :, stream]
+        return [*map(bool, ends <= self._latest_ns[blocked])]
+
+    def choices(self, candidates: Candidates) -> Iterator[tuple[int, ...]]:
+        """Yields how possible places fit, the least best: first by order till that is best, then what explains."""
+        tails, explained = candidates.tails_at, {} if self.waits[0].is_query else self.explained
+        goal, of_any = (0, -max(explained.values(), default=0), False), candidates.possible_streams[None]
+        possible = [candidates.possible_streams.get(stream, of_any) for stream in self.waits[0].blocked]
+        for row, rank in self.options.likeliest():
+            for stream in rank.streams:
+                if possible[0][stream] and any(tails[of_wait, stream] >= 0 for of_wait in self.rows(row)):
+                    yield (choice := self._choice(0, row, stream, rank))
+                    if choice[:3] == goal:
+                        return
+            if explained and not self._rows:
+                # whatever explains the only wait is better
+                break
+        for blocked, row, stream in explained:
+            if possible[blocked][stream]:
+                yield self._choice(blocked, row, stream, self.options.rank(row))
+
+    def _choice(self, blocked: int, row: int, stream: int, rank: Rank) -> tuple[int, ...]:
+        wrong = count = 0
+        if not self.waits[0].is_query:
+            wrong = self.fits(blocked, row, stream).count(False)
+            count = self.explained.get((blocked, row, stream), 0)
+        # another stream than the likeliest one is better than one whose work ended too late
+        order = rank.streams.index(stream) if stream in rank.streams else MOST_STREAMS
+        by_order = not (order or blocked) and rank.basis < NONE
+        likely = rank.basis == NONE, blocked, rank.basis, rank.position, order
+        return wrong, -count, not by_order, *likely, row == self.options.itself, -row, stream
 
 
 class _Choice(NamedTuple):
     """The option and stream that fit the waits of a call site best, how many they explain, and which they fit."""
 
-    option: int
+    row: int
     stream: int
+    basis: int
     waiting: StreamKey | None
     explained_count: int
     by_order: bool
-    fits: Bool
+    rows: Sequence[int]
+    fits: list[bool]
 
 
 class InferredSources:
@@ -120,10 +226,9 @@ class InferredSources:
         """`waits` are in the order of time."""
         self._process, self._waits, self._guessed = process, waits, guessed
         self._tails = StreamTails(process.queues)
-        calls = [wait.call_row for wait in waits]
-        self._at_calls = dict(zip(calls, self._tails.before([process.start[call] for call in calls]), strict=True))
         self._candidates = Candidates(process, self._tails, waits)
         self._scorer = TimingScorer(process, self._tails, waits)
+        self._times = self._scorer.times(waits, self._candidates)
         self.untried: FoundCalls = {}
         self._inferred: dict[int, EventRecord] = {}
 
@@ -145,28 +250,31 @@ class InferredSources:
         """Infers what the waits of a call site are for, and returns whether there was a candidate."""
         # without `by_order` only a candidate that times explain is taken. Waits that the best candidate contradicts are
         # resolved one by one
-        may_explain = waits[0].of_stream or self._scorer.may_explain(waits)
-        options = self._candidates.of_call_site(waits) if by_order or may_explain else None
-        if options is None or not (may_explain or options.has_favourite):
+        of_stream = waits[0].of_stream
+        if not (by_order or of_stream or any(self._times[wait.call_row].met for wait in waits)):
             return False
-        site = self._call_site(waits, options)
+        site = _CallSite(waits, self._candidates.of_call_site(waits), self._scorer, self._times)
+        if not (by_order or of_stream or site.explained):
+            return False
         best = self._best(site)
-        if waits[0].of_stream and not (best is not None and best.explained_count):
-            site = self._passed_on(waits) or site
-            best = self._best(site)
+        if of_stream and not (best is not None and best.explained_count):
+            best = self._best(self._passed_on(waits) or site)
         if best is None or not (by_order or best.explained_count):
             return False
-        has_source = site.tails[best.option, :, best.stream] >= 0
-        for number in np.flatnonzero(has_source & best.fits).tolist():
-            self._add(site, number, best)
-        for number in np.flatnonzero(has_source & ~best.fits).tolist() if len(waits) > 1 else ():
-            wait, returned = waits[number], self._process.end[waits[number].call_row]
+        contradicted: list[tuple[UnresolvedWait, int]] = []
+        for wait, row, fits in zip(waits, best.rows, best.fits, strict=True):
+            if fits and self._candidates.tails_at[row, best.stream] >= 0:
+                self._add(wait, row, best)
+            elif self._candidates.tails_at[row, best.stream] >= 0 and len(waits) > 1:
+                contradicted.append((wait, row))
+        for wait, row in contradicted:
+            returned = self._process.end[wait.call_row]
             waited = best.waiting is None and returned > wait.expected_ns
-            late_ns = int(site.ends[best.option, number, best.stream]) - returned
+            late_ns = self._scorer.end_at[self._candidates.tails_at[row, best.stream]] - returned
             # a clock that is right in most steps need not be so in all
             is_near = late_ns <= self._process.timing.clock_uncertainty_ns
             if waited and best.explained_count and is_near and not self._infer([wait], by_order=False):
-                self._add(site, number, best)
+                self._add(wait, row, best)
             elif wait.call_row not in self._inferred:
                 self._infer([wait], by_order=True)
         return True
@@ -176,59 +284,39 @@ class InferredSources:
         # None if no event record explains when the calls returned. Only SAMPLE of the calls are checked, as all event
         # records are tried
         late = [wait for wait in waits if self._process.end[wait.call_row] > wait.expected_ns][:SAMPLE]
-        records = self._candidates.before(late[0]) if late else None
-        if records is None or not len(records.record):
+        records = self._candidates.before[late[0].call_row] if late else ()
+        if not records:
             return None
-        best = self._best(self._call_site(late, records))
+        options = Options(self._candidates, late[0], records)
+        best = self._best(_CallSite(late, options, self._scorer, self._times))
         if best is None or not best.explained_count:
             return None
-        return self._call_site(waits, records.part(slice(best.option, best.option + 1)))
-
-    def _call_site(self, waits: list[UnresolvedWait], options: Options) -> _CallSite:
-        """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""
-        event_records = self._candidates.event_records(options, waits)
-        at_calls = np.array([self._at_calls[wait.call_row] for wait in waits])
-        tails = np.where((options.record < 0)[:, None, None], at_calls, self._candidates.tails[event_records])
-        return _CallSite(waits, options, event_records, tails, self._scorer.end[tails])
+        return _CallSite(waits, Options(self._candidates, late[0], [best.row]), self._scorer, self._times)
 
     def _best(self, site: _CallSite) -> _Choice | None:
         """Returns the option and stream that contradict fewest waits and explain most, else the likeliest by order."""
-        waits, options, is_query = site.waits, site.options, site.waits[0].is_query
-        latest, wrong, explained = self._scorer.score(waits, site.ends, [*waits[0].blocked])
-        # by number of the blocked stream, option and stream
-        by_order, is_likely = np.zeros((2, *wrong.shape), np.bool_)
-        is_ranked, order = (options.basis < int(OrderBasis.NONE))[:, None], options.stream_position
-        # another stream than the likeliest one is better than one whose work ended too late
-        by_order[0], is_likely[0] = is_ranked & (order == 0), is_ranked & (order < order.shape[1])
-        possible = (site.ends > NEVER).any(axis=1) & (is_likely | ((explained > 0) & (not is_query)))
-        for number, waiting in enumerate(waits[0].blocked):
-            possible[number] &= self._candidates.possible_streams(waiting)
-        if not possible.any():
+        streams = [*site.waits[0].blocked]
+        best = min(site.choices(self._candidates), default=None)
+        if best is None:
             return None
-        for rank in ([] if is_query else [wrong, -explained]) + [~by_order]:
-            possible &= rank == rank[possible].min()
-        blocked, option, stream = np.nonzero(possible)
-        basis, position = options.basis[option], options.position[option]
-        ranks = [basis == int(OrderBasis.NONE), blocked, basis, position, order[option, stream]]
-        best = np.lexsort(ranks[::-1])[0]
-        chosen = number, of_option, of_stream = int(blocked[best]), int(option[best]), int(stream[best])
-        fits = site.ends[of_option, :, of_stream] <= latest[number]
-        waiting = [*waits[0].blocked][number]
-        return _Choice(of_option, of_stream, waiting, int(explained[chosen]), bool(by_order[chosen]), fits)
+        _, _, is_unlikely, _, blocked, basis, *_, row, stream = best
+        place = blocked, -row, stream
+        rows, count, fits = site.rows(-row), site.explained.get(place, 0), site.fits(*place)
+        return _Choice(-row, stream, basis, streams[blocked], count, not is_unlikely, rows, fits)
 
-    def _add(self, site: _CallSite, number: int, best: _Choice) -> None:
+    def _add(self, wait: UnresolvedWait, row: int, best: _Choice) -> None:
         """Adds what a wait of a call site is for."""
-        wait, stream, waiting = site.waits[number], best.stream, best.waiting
-        record, source = int(site.event_records[best.option, number]), int(site.tails[best.option, number, stream])
-        target, call = wait.blocked.get(waiting, -1), wait.call_row
+        source, candidates = self._candidates.tails_at[row, best.stream], self._candidates
+        target, call = wait.blocked.get(best.waiting, -1), wait.call_row
         if target >= 0:
-            self._process.timing.add_dependency(target, int(self._scorer.end[source]), self._scorer.max_reaction_ns)
-        if record >= 0:
-            call = self._process.event_records.rows[record]
+            self._process.timing.add_dependency(target, self._scorer.end_at[source], self._scorer.max_reaction_ns)
+        if row < candidates.no_record:
+            call = candidates.records.rows[row]
             if not wait.of_stream:
-                self._candidates.add_resolved(wait, record, stream, source, waiting)
-        provenance = Provenance.CALL_ORDER if best.by_order else Provenance.TIMING
-        event_record = EventRecord(self._process.start[call], self._tails.streams[stream], provenance, waiting)
-        self._inferred[wait.call_row] = event_record
-        basis = [*OrderBasis][site.options.basis[best.option]]
-        self._guessed[basis.reason if best.by_order else Reason.END_OF_WORK].append(wait.call_row)
+                candidates.add_resolved(wait, row, best.stream, source, best.waiting)
+        stream, known_by = (
+            self._tails.streams[best.stream],
+            Provenance.CALL_ORDER if best.by_order else Provenance.TIMING,
+        )
+        self._inferred[wait.call_row] = EventRecord(self._process.start[call], stream, known_by, best.waiting)
+        self._guessed[REASONS[best.basis if best.by_order else NONE]].append(wait.call_row)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import Bool, Int64, Keys, Lookup, Ragged, RowMap, asof_backward, groupby
+from ...schema.columns import Bool, Int64, Keys, Lookup, Ragged, RowMap, asof_backward, groupby, is_group_start
 from ...schema.linked import NEVER, Activities, Calls, Ops, Provenance, SyncCall
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ...schema.reasons import AnyReason
@@ -109,7 +109,9 @@ class SyncRecords:
         synced = np.flatnonzero(row >= 0)
         recorded, event = syncs.record_correlation[row[synced]], syncs.event[row[synced]]
         named = np.where(recorded > 0, self._call_of.of(recorded), -1)
-        self.is_before_trace, self.recorder = np.zeros(len(calls), np.bool_), np.full(len(calls), -1)
+        self.is_recorded, self.is_before_trace = row >= 0, np.zeros(len(calls), np.bool_)
+        self.event, self.recorder = np.full((2, len(calls)), -1)
+        self.event[synced] = event
         self.is_before_trace[synced] = (recorded > 0) & (named < 0)
         is_earlier = (named >= 0) & (calls.start[named] < calls.start[synced])
         self.recorder[synced] = np.where(is_earlier, named, self._last_of_event(calls, event_rows, synced, event))
@@ -178,30 +180,36 @@ class DataOrigins:
         self._ops, self._activities, self._calls = ops, activities, calls
 
     @cached_property
-    def _origins(self) -> dict[int, set[tuple[StreamKey, int]]]:
+    def of_activity(self) -> dict[int, set[tuple[StreamKey, int]]]:
         """The other streams of each activity, and when their work was launched (ns)."""
         ops, activities = self._ops, self._activities
-        rows = np.flatnonzero((activities.call_row >= 0) & (activities.op_row >= 0))
-        launched = self._calls.start[activities.call_row[rows]]
-        order = np.lexsort((activities.start[rows], launched))
-        last: dict[int, tuple[StreamKey, int]] = {}
-        origins: dict[int, set[tuple[StreamKey, int]]] = {}
-        columns = rows, launched, activities.device[rows], activities.stream[rows], activities.op_row[rows]
         tensors = ops.arguments.tensors
         tensors = tensors.where((tensors.device != linked.HOST) & (tensors.storage != 0))
         storages = Ragged.grouped(tensors.row, tensors.storage, len(ops))
-        for row, time, device, stream, op in zip(*(column[order].tolist() for column in columns), strict=True):
-            key, touched = StreamKey(device, stream), {*storages[op].tolist()}
-            if elsewhere := {last[storage] for storage in touched if storage in last and last[storage][0] != key}:
-                origins[row] = elsewhere
-            last.update(dict.fromkeys(touched, (key, time)))
+        rows = np.flatnonzero((activities.call_row >= 0) & (activities.op_row >= 0))
+        launched = self._calls.start[activities.call_row[rows]]
+        order = np.lexsort((activities.start[rows], launched))
+        touched = storages.take(activities.op_row[rows[order]])
+        number, storage = touched.rows(), touched.values
+        by_storage = np.lexsort((number, storage))
+        by_storage = by_storage[is_group_start(storage[by_storage], number[by_storage])]
+        follows = np.flatnonzero(storage[by_storage[1:]] == storage[by_storage[:-1]])
+        before, after = order[number[by_storage[follows]]], order[number[by_storage[follows + 1]]]
+        device, stream, origins = activities.device[rows], activities.stream[rows], defaultdict(set)
+        elsewhere = (device[before] != device[after]) | (stream[before] != stream[after])
+        before, after = before[elsewhere], after[elsewhere]
+        columns = (column.tolist() for column in (rows[after], device[before], stream[before], launched[before]))
+        for row, on_device, on_stream, time in zip(*columns, strict=True):
+            origins[row].add((StreamKey(on_device, on_stream), time))
         return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
         """Returns other streams that last touched what these use, the latest first, from `since` to before `until`."""
-        if not self._origins:
+        if not self.of_activity:
             return []
-        origins = {origin for row in activities for origin in self._origins.get(row, ()) if since <= origin[1] < until}
+        origins = {
+            origin for row in activities for origin in self.of_activity.get(row, ()) if since <= origin[1] < until
+        }
         return list(dict.fromkeys(stream for stream, _ in sorted(origins, key=lambda origin: -origin[1])))
 
 
@@ -246,26 +254,22 @@ class Process:
     def _event_records(self, rows: Int64) -> EventRecords:
         """Returns the event records that these calls made."""
         thread, step, named = self.calls.thread, self.call_sites.step, self.sync_records.streams()
+        last, before = np.asarray(self.last_launch), np.asarray(self.previous_event_call)[rows]
+        in_collective = np.asarray(self.collective)[rows] >= 0
+        # a call right after another event record, with no launch between them, probably records on another stream
+        is_next = (before >= 0) & (self.kinds[before] == SyncCall.EVENT_RECORD) & (last[rows] == last[before])
         streams = list[list[StreamKey]]()
         shared: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
-        for row in rows.tolist():
-            likely = [named[row]] if row in named else self._likely_streams(row)
+        for row, is_other in zip(rows.tolist(), (is_next & ~in_collective).tolist(), strict=True):
+            likely = [named[row]] if row in named else self.streams_in_use(row)
+            likely = [*likely[1:], *likely[:1]] if is_other and row not in named else likely
             streams.append(shared.setdefault(tuple(likely), likely))
-        last = np.asarray(self.last_launch)[rows]
+        last = last[rows]
         in_step = (last >= 0) & (step[RowMap(self.activities.call_row)[last]] == step[rows])
         launched = np.append(self.activities.name.codes, -1)[np.where(in_step, last, -1)]
         kinds, time = groupby(thread[rows], self.call_sites.path[rows], launched), self.calls.start[rows]
-        in_collective = (np.asarray(self.collective)[rows] >= 0).tolist()
         of_kind = [(part, time[part]) for part in kinds.rows()]
-        return EventRecords(rows.data, time.data, in_collective, streams, kinds.number.data, of_kind)
-
-    def _likely_streams(self, call: int) -> list[StreamKey]:
-        """Returns the streams that a call may have recorded on, the likeliest first."""
-        # a call right after another event record, with no launch between them, probably records on another stream
-        streams, before = self.streams_in_use(call), self.previous_event_call[call]
-        if before < 0 or self.kinds[before] != SyncCall.EVENT_RECORD or self.collective[call] >= 0:
-            return streams
-        return [*streams[1:], *streams[:1]] if self.last_launch[call] == self.last_launch[before] else streams
+        return EventRecords(rows.data, time.data, in_collective.tolist(), streams, kinds.number.data, of_kind)
 
     def last_end(self, activities: Iterable[int]) -> int:
         """Returns when the last of the activities ended, ns; NEVER for none."""

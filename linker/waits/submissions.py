@@ -42,28 +42,35 @@ def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[tupl
 
 
 class StreamQueues:
-    """The streams of one process. A position counts the activities of a stream. A wait is four numbers for each awaited
-    stream: its position, its time, the last activity that waits from there are for, and for how many streams they are.
+    """The streams of one process. A position counts the activities of a stream. A wait is, for each awaited stream, its
+    position, the last activity that waits from there are for, and for how many streams they are.
     """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
-        self._activities = activities
         self.rows: dict[StreamKey, memoryview[int]] = {}
         self.submitted: dict[StreamKey, memoryview[int]] = {}
         self.submitted_until = np.full(len(activities), NEVER, np.int64)
         self._waits: dict[StreamKey, array[int]] = defaultdict(lambda: array("q"))
+        self._wait_times: dict[StreamKey, array[int]] = defaultdict(lambda: array("q"))
         self._pending_now: dict[StreamKey, tuple[int, dict[StreamKey, int]]] = {}
         """The position of each stream's last wait, and what all waits from there on are for."""
-        self._position = np.zeros(len(activities), np.int64)
+        position, number = np.zeros((2, len(activities)), np.int64)
+        self._position, self._number = position.data, number.data
         self._unlisted: dict[StreamKey, int] = {}
         """How many entries each stream has since one listed all of its pending waits."""
         self._by_number: dict[int, StreamKey] = {}
         for key, rows, submitted in submitted_streams(activities, calls.start):
             self.rows[key], self.submitted[key] = rows.data, submitted.data
             self.submitted_until[rows] = submitted
-            self._position[rows] = np.arange(len(rows))
+            position[rows], number[rows] = np.arange(len(rows)), len(self.rows) - 1
             self._by_number.setdefault(key.stream, key)
+        self._keys = [*self.rows]
         self._branch_tails = _branch_tails(activities)
+        self._call_row = activities.call_row.data
+
+    def of(self, row: int) -> StreamKey:
+        """Returns the stream of an activity."""
+        return self._keys[self._number[row]]
 
     def position(self, key: StreamKey, time: int) -> int:
         """Returns how many activities had been submitted to the stream before `time`."""
@@ -73,23 +80,24 @@ class StreamQueues:
         """Returns the last activity of each stream that a submission at `time` follows: its own and awaited ones."""
         self.find(*key)
         position, waits, sources = self.position(key, time), self._waits[key], dict[StreamKey, int]()
-        count = bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1])
+        count = bisect_left(self._wait_times[key], time)
         for number in range(count - 1, -1, -1):
-            wait_position, _, source, _ = waits[4 * number : 4 * number + 4]
             # the last wait counts the streams of all: earlier ones count fewer
-            if wait_position < position or len(sources) == waits[4 * count - 1]:
+            if waits[3 * number] < position or len(sources) == waits[3 * count - 1]:
                 break
-            sources.setdefault(StreamKey.of(self._activities, source), source)
+            source = waits[3 * number + 1]
+            sources.setdefault(self.of(source), source)
         if position:
             last = self.rows[key][position - 1]
-            for row in self._branch_tails.get(int(self._activities.call_row[last]), (last,)):
+            for row in self._branch_tails.get(self._call_row[last], (last,)):
                 self._keep_last(sources, row)
         return tuple(sorted(sources.values()))
 
     def _keep_last(self, sources: dict[StreamKey, int], row: int) -> int:
         """Keeps the later of an activity and the one that `sources` has for its stream, and returns it."""
-        stream = StreamKey.of(self._activities, row)
-        sources[stream] = max(row, sources.get(stream, row), key=self._position.__getitem__)
+        stream = self.of(row)
+        other = sources.get(stream, row)
+        sources[stream] = row if self._position[row] >= self._position[other] else other
         return sources[stream]
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
@@ -102,14 +110,16 @@ class StreamQueues:
             self._pending_now[key] = position, (pending := {})
         for source in sources:
             last = self._keep_last(pending, source)
-            self._waits[key].extend((position, time, last, len(pending)))
+            self._wait_times[key].append(time)
+            self._waits[key].extend((position, last, len(pending)))
         # all pending ones are listed again from time to time: else an early wait is looked for among all later ones
         self._unlisted[key] = self._unlisted.get(key, 0) + len(sources)
         if self._unlisted[key] > len(pending):
             self._unlisted[key] = 0
             for last in pending.values():
-                self._waits[key].extend((position, time, last, len(pending)))
-        return self.next(key, time)
+                self._wait_times[key].append(time)
+                self._waits[key].extend((position, last, len(pending)))
+        return self.rows[key][position] if position < len(self.rows[key]) else -1
 
     def next(self, key: StreamKey, time: int) -> int:
         """Returns the first activity submitted to the stream from `time` on, -1 for none."""
@@ -151,16 +161,16 @@ class StreamTails:
 
     def __init__(self, queues: StreamQueues) -> None:
         self.streams = queues.busiest()
-        self._rows = [np.append(-1, queues.rows[key]) for key in self.streams]
+        self._rows = [np.concatenate(([-1], queues.rows[key], [-1])) for key in self.streams]
         self._submitted = [np.asarray(queues.submitted[key]) for key in self.streams]
         self.is_partial = len(self.streams) < len(queues.rows)
         self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
 
-    def before(self, times: Sequence[int]) -> Int64:
-        """Returns the last activity submitted to each stream before each time, -1 for none, by time and stream."""
+    def before(self, times: Sequence[int] | Int64, following: int = 0) -> Int64:
+        """Returns the last activity submitted to each stream before each time, or so many after it, -1 for none."""
         tails = np.empty((len(times), len(self.streams)), np.int64)
         for number, (rows, submitted) in enumerate(zip(self._rows, self._submitted, strict=True)):
-            tails[:, number] = rows[submitted.searchsorted(times)]
+            tails[:, number] = rows[submitted.searchsorted(times) + following]
         return tails
 
 
@@ -205,15 +215,18 @@ class ThreadLaunches:
         computes = self._is_first[rows] & (activities.communication_row[rows] < 0)
         rows, time = rows[computes], time[computes]
         is_change = is_group_start(activities.stream[rows], activities.device[rows])
-        streams = [StreamKey.of(activities, row) for row in rows[is_change].tolist()]
+        rows, time = rows[is_change], time[is_change]
+        streams = [*map(StreamKey, activities.device[rows].tolist(), activities.stream[rows].tolist())]
         changes_to = defaultdict[StreamKey, list[int]](list)
         for number, stream in enumerate(streams):
             changes_to[stream].append(number)
-        return _StreamChanges(time[is_change].tolist(), streams, changes_to)
+        return _StreamChanges(time.tolist(), streams, changes_to)
 
     def streams(self) -> set[StreamKey]:
         """Returns all streams that calls launched to, without inner streams of graphs, which no program can name."""
-        return {StreamKey.of(self._activities, row) for row in np.flatnonzero(self._is_first).tolist()}
+        rows = np.flatnonzero(self._is_first)
+        of_each = groupby(self._activities.device[rows], self._activities.stream[rows]).first
+        return {StreamKey.of(self._activities, row) for row in rows[of_each].tolist()}
 
     def next(self, thread: Int64, time: Int64) -> Int64:
         """Returns the first activity that each thread launched at a time (ns) or later, -1 for none."""

@@ -23,6 +23,9 @@ from .unresolved_waits import Loop, event_query_loops, stream_syncs_behind, unre
 NO_ROWS = np.empty(0, np.int64)
 NAMES = [provenance.value for provenance in Provenance]
 CODE = {provenance: code for code, provenance in enumerate(Provenance)}
+STREAM_WAITS = {provenance: Reason.STREAM_WAITS.of(provenance.value) for provenance in Provenance}
+STREAM_WAIT, EVENT_QUERY, STREAM_SYNC = map(int, (SyncCall.STREAM_WAIT, SyncCall.EVENT_QUERY, SyncCall.STREAM_SYNC))
+DEVICE_SYNC, FREE = int(SyncCall.DEVICE_SYNC), int(SyncCall.FREE)
 WITHOUT_EVENT = {
     SyncCall.STREAM_WAIT: Reason.STREAM_WAIT_WITHOUT_EVENT,
     SyncCall.EVENT_SYNC: Reason.EVENT_SYNC_WITHOUT_EVENT,
@@ -158,7 +161,7 @@ def synchronise(process: Process) -> tuple[linked.DeviceWaits, HostWaits, Findin
     is_observing = by_observer & (process.kinds == SyncCall.EVENT_QUERY)
     rows = np.flatnonzero(process.kinds > SyncCall.EVENT_RECORD)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    unresolved = list(unresolved_waits(process, loops, rows[~(is_observing | is_pending)[rows]].tolist()))
+    unresolved = list(unresolved_waits(process, loops, rows[~(is_observing | is_pending)[rows]]))
     sources = InferredSources(process, unresolved, findings.guessed)
     waits = _Waits(process, loops, sources.by_call(), findings)
     for row in rows.tolist():
@@ -199,17 +202,18 @@ class _Waits:
         self, process: Process, loops: dict[int, Loop], inferred: dict[int, EventRecord], findings: Findings
     ) -> None:
         self._process, self._loops, self._inferred, self._findings = process, loops, inferred, findings
-        self._of_device, self._of_host = RowBuilder(3), RowBuilder(4)
+        self._of_device, self._of_host, self._kinds = RowBuilder(3), RowBuilder(4), process.kinds.data
+        self._start, self._end = process.activities.start.data, process.activities.end.data
 
     def resolve(self, row: int) -> None:
         """Adds the waits of a call that waits. Calls have to come in host order."""
-        process, inferred, kind = self._process, self._inferred.get(row), int(self._process.kinds[row])
+        process, inferred, kind = self._process, self._inferred.get(row), self._kinds[row]
         waiting, loop = None, self._loops.get(row)
-        if kind == SyncCall.STREAM_WAIT:
+        if kind == STREAM_WAIT:
             waiting = inferred.waiting if inferred is not None else waiting_stream(process, row)
-        if kind == SyncCall.FREE:
+        if kind == FREE:
             self._free(row)
-        elif kind == SyncCall.STREAM_WAIT and waiting is None:
+        elif kind == STREAM_WAIT and waiting is None:
             self._findings.dropped[Reason.NO_WORK_FOLLOWED].append(row)
         elif (awaited := self._awaited(row)) is None:
             self._findings.dropped[WITHOUT_EVENT[SyncCall(kind)]].append(row)
@@ -217,7 +221,7 @@ class _Waits:
                 self._of_host.append(row, -1, ABSENT, CODE[Provenance.RECORD])
         elif waiting is not None:
             self._add_stream_wait(row, waiting, *awaited)
-        elif kind == SyncCall.EVENT_QUERY and self._found_pending(row, awaited[0]):
+        elif kind == EVENT_QUERY and self._found_pending(row, awaited[0]):
             self._findings.resolved[Reason.PENDING_QUERIES].append(row)
         else:
             self._add_host_waits(row, *awaited, since=loop.since if loop else ABSENT)
@@ -230,17 +234,16 @@ class _Waits:
 
     def _awaited(self, row: int) -> tuple[tuple[int, ...], Provenance] | None:
         """Returns the activities that a call waits for (recorded, its collective's, or inferred), None if unknown."""
-        process, record, kind = self._process, self._process.sync_records.of(row), int(self._process.kinds[row])
-        if kind == SyncCall.DEVICE_SYNC:
+        process, record, kind = self._process, self._process.sync_records.of(row), self._kinds[row]
+        if kind == DEVICE_SYNC:
             pending = process.pending(record.device if record is not None else -1, row)
             return pending, Provenance.RECORD if record is not None else Provenance.CALL_ORDER
-        if kind != SyncCall.STREAM_SYNC and (awaited := process.awaited_by_collective[row]) >= 0:
+        if kind != STREAM_SYNC and (awaited := process.awaited_by_collective[row]) >= 0:
             return (awaited,), Provenance.RECORD
-        event_record = process.named_record(row) or self._inferred.get(row)
-        if event_record is not None:
+        if (event_record := self._inferred.get(row) or process.named_record(row)) is not None:
             return process.queues.sources(event_record.stream, event_record.time), event_record.provenance
-        is_of_stream = kind == SyncCall.STREAM_SYNC
-        return ((), Provenance.RECORD if record is not None else Provenance.TIMING) if is_of_stream else None
+        known_by = Provenance.RECORD if record is not None else Provenance.TIMING
+        return ((), known_by) if kind == STREAM_SYNC else None
 
     def _add_stream_wait(self, row: int, waiting: StreamKey, sources: tuple[int, ...], provenance: Provenance) -> None:
         """Adds that a call lets a stream wait for activities."""
@@ -248,7 +251,7 @@ class _Waits:
         if row not in self._inferred and process.sync_records.of(row) is None:
             waiting = self._stream_that_can_wait(row, waiting, sources)
         target = process.queues.add_wait(waiting, process.start[row], sources)
-        elsewhere = [source for source in sources if StreamKey.of(process.activities, source) != waiting]
+        elsewhere = [source for source in sources if process.queues.of(source) != waiting]
         if target < 0 or not elsewhere:
             self._findings.oddities[Reason.BLOCKS_NOTHING].append(row)
             return
@@ -275,12 +278,11 @@ class _Waits:
 
     def add_device_wait(self, call: int, source: int, target: int, provenance: Provenance) -> None:
         """Adds that a call lets the activity `target` wait for `source`."""
-        activities = self._process.activities
-        if activities.end[source] > activities.start[target] + self._process.timing.timestamp_quantum_ns:
+        if self._end[source] > self._start[target] + self._process.timing.timestamp_quantum_ns:
             self._findings.dropped[Reason.EVENT_WAIT_AGAINST_CLOCK].append(call)
             return
         self._of_device.append(source, target, CODE[provenance])
-        self._findings.resolved[Reason.STREAM_WAITS.of(provenance.value)].append(call)
+        self._findings.resolved[STREAM_WAITS[provenance]].append(call)
 
     def add_within_launches(self, source: Int64, target: Int64) -> None:
         """Adds dependencies between activities of a launched graph."""

@@ -2,15 +2,15 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, previous_in_group
+from ...schema.columns import Bool, Int64, previous_in_group
 from ...schema.linked import NEVER, SyncCall
 from .process import Process
-from .submissions import StreamKey, StreamQueues
+from .submissions import StreamKey, StreamQueues, StreamTails
 
 UNRESOLVED_KINDS = SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.STREAM_SYNC, SyncCall.EVENT_QUERY
 """Calls that wait for an event or a stream, which the trace need not name."""
@@ -94,20 +94,22 @@ class UnresolvedWait(NamedTuple):
         return next(iter(self.blocked))
 
 
-def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Iterable[int]) -> Iterator[UnresolvedWait]:
+def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Int64) -> Iterator[UnresolvedWait]:
     """Yields the unresolved ones among the waits of `calls`, in their order."""
-    busiest, records = process.queues.busiest(), process.sync_records
-    for row in calls:
-        record, kind = records.of(row), int(process.kinds[row])
-        is_named = records.recorder[row] >= 0 or records.is_before_trace[row]
-        if kind == SyncCall.STREAM_SYNC:
-            is_named = record is not None
-        if is_named or kind not in UNRESOLVED_KINDS:
-            continue
-        event = record.event if record is not None else -1
-        if kind != SyncCall.STREAM_WAIT:
+    records, kinds, tails = process.sync_records, process.kinds[calls], StreamTails(process.queues)
+    is_named = (records.recorder[calls] >= 0) | records.is_before_trace[calls]
+    is_named = np.where(kinds == SyncCall.STREAM_SYNC, records.is_recorded[calls], is_named)
+    of_collective = (kinds == SyncCall.STREAM_WAIT) & (np.asarray(process.awaited_by_collective)[calls] >= 0)
+    calls = calls[np.isin(kinds, UNRESOLVED_KINDS) & ~is_named & ~of_collective]
+    following, is_of_stream = (
+        tails.before(process.calls.start[calls], following=1),
+        process.kinds[calls] == SyncCall.STREAM_WAIT,
+    )
+    columns = (column.tolist() for column in (calls, is_of_stream, records.event[calls], following))
+    for row, blocks_stream, event, targets in zip(*columns, strict=True):
+        if not blocks_stream:
             yield _host_wait(process, loops.get(row), row, event)
-        elif process.awaited_by_collective[row] < 0 and (blocked := _blocked_work(process, row, busiest)):
+        elif blocked := _blocked_work(process, row, tails, targets):
             yield UnresolvedWait(row, event, blocked)
 
 
@@ -159,16 +161,20 @@ def _host_wait(process: Process, loop: Loop | None, row: int, event: int) -> Unr
     return UnresolvedWait(row, event, HOST, *times, is_query, kind == SyncCall.STREAM_SYNC)
 
 
-def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> BlockedWork:
-    """Returns what a stream wait may block: the next work of the stream that waits."""
-    # where the stream is not recorded, this is followed by the next work of the `busiest` other streams
+def _blocked_work(process: Process, row: int, tails: StreamTails, targets: list[int]) -> BlockedWork:
+    """Returns what a stream wait may block: the next work of the stream that waits, among the `targets` by stream."""
+    # where the stream is not recorded, this is followed by the next work of the other streams
     waiting, start = waiting_stream(process, row), process.activities.start
     if waiting is None:
         return {}
-    blocked: dict[StreamKey | None, int] = {waiting: process.queues.next(waiting, process.start[row])}
+    number = tails.number.get(waiting, -1)
+    target = targets[number] if number >= 0 else process.queues.next(waiting, process.start[row])
+    blocked: dict[StreamKey | None, int] = {waiting: target}
     if process.sync_records.of(row) is not None or process.collective[row] >= 0:
         return blocked
-    following = {key: process.queues.next(key, process.start[row]) for key in busiest if key != waiting}
-    going_on = [key for key, target in following.items() if target >= 0]
-    soonest = {*sorted(going_on, key=lambda key: int(start[following[key]]))[:MOST_BLOCKED]}
-    return blocked | {key: target for key, target in following.items() if key in soonest}
+    soonest = [(key, at) for key, at in zip(tails.streams, targets, strict=True) if at >= 0 and key != waiting]
+    if len(soonest) > MOST_BLOCKED:
+        latest = sorted(start[at] for _, at in soonest)[MOST_BLOCKED - 1]
+        soonest = [each for each in soonest if start[each[1]] <= latest][:MOST_BLOCKED]
+    blocked.update(soonest)
+    return blocked

@@ -271,7 +271,7 @@ def on_streams(*streams: int, at: int = 100) -> tuple[list[Ran], list[Called]]:
 def listed(made: Process) -> list[UnresolvedWait]:
     loops, is_repeated = event_query_loops(made, np.zeros(len(made.calls), np.bool_))
     calls_in_order = np.argsort(made.calls.start, kind="stable")
-    return list(unresolved_waits(made, loops, calls_in_order[~is_repeated[calls_in_order]].tolist()))
+    return list(unresolved_waits(made, loops, calls_in_order[~is_repeated[calls_in_order]]))
 
 
 def blocked_by(ran: list[Ran], called: list[Called], *synced: Synced, **more: Any) -> list[tuple[int, int]]:
