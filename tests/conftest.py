@@ -24,7 +24,7 @@ from support.lower_bounds import PROJECT, lower_bounds
 from support.tasks import in_turn
 
 # how long an example takes says more about what else the machine does; every run draws other examples
-settings.register_profile("often and short", deadline=None, max_examples=10)
+settings.register_profile("often and short", deadline=None, max_examples=6)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("often and short")
 

@@ -144,7 +144,7 @@ def test_any_run_is_played_to_the_end(steps: list[Step], promote: str, host: boo
         assert played_to_the_end(Path(folder), [graph], host)
 
 
-CAPTURES = {"attention": 1, "compiled": 1, "threads": 1, "ddp": 2, "training": 2}
+CAPTURES = {"threads": 1, "ddp": 2, "training": 2}
 
 
 @pytest.mark.parametrize("capture", CAPTURES)

@@ -53,7 +53,11 @@ JOBS = {"halo": DEFAULT, "uneven": DEFAULT, "towers": CROWDED}
 def linked_traces() -> tuple[LinkedTrace, ...]:
     """The first rank of every capture on a CPU, of two small ones on a GPU, and of some simulated jobs."""
     on_a_gpu = [DATA / "gpu" / name / "host_rank0.json.gz" for name in ("small_graph", "loader_pinned")]
-    hosts = [*on_a_gpu, *sorted(DATA.glob("*/host_rank0.json.gz"))]
+    hosts = [
+        *on_a_gpu,
+        *sorted(DATA.glob("[!t]*/host_rank0.json.gz")),
+        *sorted(DATA.glob("t*[gs2]/host_rank0.json.gz")),
+    ]
     pairs = [(host, host.with_name("device_rank0.json.gz")) for host in hosts]
     with tempfile.TemporaryDirectory() as folder:
         for job, machine in JOBS.items():

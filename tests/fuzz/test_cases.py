@@ -165,7 +165,7 @@ def test_sound_files_pass(tmp_path: Path) -> None:
     assert run("link", tmp_path / HOST, tmp_path / DEVICE, "-o", tmp_path / "linked.json")[0] == 0
 
 
-EXAMPLES = int(os.environ.get("EXECGRAPH_FUZZ_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("EXECGRAPH_FUZZ_EXAMPLES", "8"))
 often = settings(max_examples=EXAMPLES, deadline=20_000, suppress_health_check=list(HealthCheck))
 seldom = settings(often, max_examples=max(EXAMPLES // 5, 1))
 SEEDS = st.integers(0, (1 << 32) - 1)

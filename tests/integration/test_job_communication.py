@@ -74,8 +74,7 @@ def pipeline(t: TraceBuilder, group: Group) -> None:
             t.launch("gemm", duration=30)
 
 
-@pytest.mark.parametrize("torch", ["2.1", "2.13"])
-@pytest.mark.parametrize("host", [True, False])
+@pytest.mark.parametrize(("torch", "host"), [("2.1", False), ("2.13", True)])
 def test_messages_that_were_launched_together_are_played(tmp_path: Path, torch: str, host: bool) -> None:
     record(tmp_path / "traces", range(4), 4, pipeline, torch)
     report, graphs = made(tmp_path / "traces", host=host)

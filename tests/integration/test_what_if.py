@@ -158,7 +158,7 @@ ASKED = ("class:computation=0.5", "class:computation=4", "class:host=2", "class:
 def test_the_truth_lies_in_the_range_of_nearly_every_answer_without_synchronisation_records() -> None:
     inside, unclear = [], 0
     changes = [Change("asked", (spec,)) for spec in ASKED]
-    for seed in range(settings().max_examples // 2):
+    for seed in range(settings().max_examples // 2 + 2):
         job = build_job(RANDOM, seed=seed, steps=2)
         outcomes = true_outcomes(job, [Change(BASE), *changes])
         del outcomes[Change(BASE)]
@@ -268,9 +268,6 @@ def test_a_rank_of_a_merged_trace_keeps_it(tmp_path: Path) -> None:
     assert known(convert(link(None, path, rank=1), Options()).metadata) == KNOWN
 
 
-CAPTURES = {"attention": [0], "ddp": [0, 1], "threads": [0], "compiled": [0]}
-OURS = [pytest.param(run, rank, id=f"{run}-{rank}") for run, ranks in CAPTURES.items() for rank in ranks]
-CPU_ONLY = [f"torch_{version}/mlp_attn" for version in ("2.1.2", "2.3.1", "2.4.1", "2.5.1", "2.15.0")] + ["mlp_attn"]
 WITHOUT_A_CALL = {0: 0, 1: 64, 2: 0, 3: 64}
 
 
@@ -306,16 +303,6 @@ def check_replay(linked: LinkedTrace, nodes: Nodes) -> None:
     assert late.max(initial=0) <= max(2 * machine.resolution_ns, 2) + abs(machine.clock_drift_ns)
 
 
-# The project's own captures
-
-
-@pytest.mark.parametrize(("run", "rank"), OURS)
-def test_our_captures(data: Path, run: str, rank: int) -> None:
-    linked = link_files(*(data / run / f"{side}_rank{rank}.json.gz" for side in ("host", "device")))
-    assert linked.report.matched == linked.report.host_ops
-    check(linked)
-
-
 # Captures of one GPU
 
 PAIRS = sorted((path.parent.name, int(path.name[-9])) for path in (DATA / "gpu").glob("*/host_rank*.json.gz"))
@@ -348,17 +335,6 @@ def test_captures_of_a_gpu(run: str, rank: int) -> None:
     assert busy_ns.sum() == (linked.activities.end - linked.activities.start).sum()
 
 
-# Captures of other versions of PyTorch
-
-
-@pytest.mark.parametrize("folder", CPU_ONLY)
-def test_captures_of_every_version(real_traces: Path, folder: str) -> None:
-    pair = real_traces / "captures" / folder
-    linked = link_files(pair / "et.json.gz", pair / "kineto.json.gz")
-    assert linked.report.agreement_pct >= 99
-    check(linked)
-
-
 # Training on eight GPUs
 
 
@@ -370,25 +346,3 @@ def test_dlrm_on_eight_gpus(real_traces: Path, rank: int) -> None:
     assert (report.matched, report.host_ops, report.matched_by) == (1672, 1672, "order of names")
     assert report.oddities.get(Reason.ACTIVITIES_WITHOUT_CALL, 0) == WITHOUT_A_CALL[rank]
     check(linked)
-
-
-def test_a_small_benchmark(real_traces: Path) -> None:
-    folder = real_traces / "simple_add"
-    linked = link_files(folder / "benchmark_simple_add_et.json.gz", folder / "benchmark_simple_add_trace.json.gz")
-    assert linked.report.matched == linked.report.host_ops == linked.report.device_ops == 36
-    check(linked)
-
-
-# Device traces alone
-
-
-DEVICE_ONLY = [
-    "critical_path/event_sync", "critical_path/event_sync_multi_stream", "device_only/a100_nccl_rank0_of_2",
-    "device_only/h100_bert", "device_only/mi210_gpu_only", "device_only/mi300_bert",
-    "device_only/mi300_vllm_decode_hipgraph", "device_only/mtia_inference",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DEVICE_ONLY)
-def test_device_traces_of_many_machines(real_traces: Path, name: str) -> None:
-    check(link_files(None, real_traces / f"{name}.json.gz"))

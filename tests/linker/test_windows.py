@@ -38,7 +38,7 @@ from execgraph.schema.columns import ABSENT, Categorical, Lookup, intervals as n
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import Communication, LinkedTrace, ThreadHandoffs, write_linked
 from execgraph.schema.reasons import Reason
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
 from support.references import Act, Call, Op, linked_of
 from support.runs import VERSIONS, Step, backward, launch_in_op, play, read_pair, two_threads
@@ -349,7 +349,6 @@ def test_memory_of_a_part_grows_by_few_bytes_for_each_row_of_the_whole(tmp_path:
     assert many - few < BYTES_A_ROW * (rows - few_rows)
 
 
-@settings(max_examples=6)
 @given(two_threads, VERSIONS, st.booleans())
 def test_parts_of_any_run(steps: list[Step], torch: str, sync_records: bool) -> None:
     with TemporaryDirectory() as folder:

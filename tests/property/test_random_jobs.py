@@ -64,7 +64,7 @@ def differing(one: DeviceTrace, other: DeviceTrace) -> list[str]:
     return [name for name, (left, right) in texts.items() if not np.array_equal(left, right)]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_rank_of_any_rows_is_restored(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     for rank in (0, 1):

@@ -422,16 +422,6 @@ def unchanged(_: Files) -> None: ...
 
 
 @cache
-def _built() -> dict[Path, bytes]:
-    """What a build of the sample writes, so that only those ranks are built that a lie changes."""
-    with tempfile.TemporaryDirectory() as folder, inside(folder):
-        for name, content in sample().items():
-            Path(name).write_bytes(orjson.dumps(content))
-        lines_of(trace_build.main, *sample(), "-o", "out", "--jobs", "1")
-        return {path: path.read_bytes() for path in Path("out").iterdir()}
-
-
-@cache
 def _said(change: Change) -> Said:
     files = sample()
     change(files)
@@ -441,9 +431,6 @@ def _said(change: Change) -> Said:
             Path(name).write_bytes(text)
         link = [line for pair in PAIRS if pair[1] in files for line in _linked(*((name, texts[name]) for name in pair))]
         diagnose = [line for line in lines_of(trace_diagnose.main, ".") if line.startswith("wrong")]
-        Path("out").mkdir()
-        for path, content in _built().items():
-            path.write_bytes(content)
         build = lines_of(trace_build.main, *files, "-o", "out", "--jobs", "1")
     notes = [line for line in build if line.startswith(("trace-build: note", "trace-build: ranks disagree"))]
     return Said(link, diagnose, [line for line in notes if str(UNRECORDED_WAITS[0]) not in line])

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import re
-import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -134,11 +133,10 @@ def on_terminal(command: list[str], **environment: str) -> str:
 
 @pytest.mark.parametrize("output", ["-", "/dev/tty"])
 def test_json_that_goes_to_a_terminal_is_the_same_json_and_acts_on_nothing(job: Path, output: str) -> None:
-    device = next((job / FOLDER).glob("device*_rank0*"))
+    link = ["-q", "--device-trace", str(next((job / FOLDER).glob("device*_rank0*"))), "--output"]
+    assert status_of("trace-link", *link, job / "of_device.json") == 0
     script = "from execgraph.start import trace_link; trace_link()"
-    command = [sys.executable, "-c", script, "-q", "--device-trace", str(device), "--output"]
-    subprocess.run([*command, str(job / "of_device.json")], check=True)
-    text = on_terminal([*command, output])
+    text = on_terminal([sys.executable, "-c", script, *link, output])
     assert acting(text) == []
     assert json.loads(text) == json.loads((job / "of_device.json").read_bytes())
     assert "\x9b" in json.dumps(json.loads(text), ensure_ascii=False)
@@ -146,7 +144,7 @@ def test_json_that_goes_to_a_terminal_is_the_same_json_and_acts_on_nothing(job: 
 
 def test_a_terminal_shows_the_verdict_in_bold_unless_it_is_asked_not_to() -> None:
     script = "from execgraph.start import trace_report; trace_report()"
-    command = [sys.executable, "-c", script, "tests/data/training"]
+    command = [sys.executable, "-c", script, "tests/data/compiled"]
     # where reading takes long its progress comes first
     bold, plain = (on_terminal(command, NO_COLOR=value).rpartition("\r")[2] for value in ("", "1"))
     verdict, rest = bold.split("\n\n", 1)

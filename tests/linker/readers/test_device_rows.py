@@ -16,7 +16,7 @@ from execgraph.schema import json_stream
 from execgraph.schema.columns import RecordsByRow
 from execgraph.schema.linked import Communication, kineto, select_rows
 from execgraph.tools.generate import build_job, simulate, write_traces
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from support.references import COMMUNICATION, Act, Call, Op, linked_of
 from support.tables import ActivityRow, Called, CallRow, OpRow, calls, column, device_trace
 
@@ -56,7 +56,6 @@ ROWS = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(ROWS, max_size=9), st.sampled_from(LAYOUTS), st.integers(30, 900))
 def test_whatever_the_rows_hold_only_calls_of_python_are_left_out(rows, layout, size):
     with pytest.MonkeyPatch.context() as patch:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from execgraph.schema.columns import TOLERANCE, NestedIntervals, Nesting, ThreadIntervals, intervals as nesting, nest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 
 class Span(NamedTuple):
@@ -71,7 +71,6 @@ def nested_by_hand(spans: list[Span]) -> tuple[list[int], list[int]]:
     return parents, ends
 
 
-@settings(max_examples=20, deadline=None)
 @given(SPANS, st.sampled_from([1, 3, 1 << 16]))
 def test_the_parent_is_the_last_earlier_interval_that_has_not_ended(spans: list[Span], at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -91,7 +90,6 @@ def test_what_outlasts_an_interval_that_was_cut_is_not_cut_with_it() -> None:
     assert (found.parent.tolist(), found.end.tolist(), found.clipped) == ([-1, 0, -1], [30_000, 30_000, 90_000], 1)
 
 
-@settings(max_examples=20, deadline=None)
 @given(SPANS)
 def test_the_parent_is_the_smallest_interval_around(spans: list[Span]) -> None:
     spans = proper(spans)
@@ -105,7 +103,6 @@ def test_the_parent_is_the_smallest_interval_around(spans: list[Span]) -> None:
     assert (found.end.tolist(), found.clipped) == ([span.end for span in spans], 0)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=8))
 def test_crossing_intervals_are_cut_and_no_time_is_anybodys_twice(pairs: list[tuple[int, int]]) -> None:
     spans = [Span(1, start, start + length) for start, length in pairs]
@@ -131,7 +128,6 @@ def test_only_overlaps_beyond_the_tolerance_are_counted() -> None:
     assert (crossing.clipped, crossing.end.tolist()) == (1, [10_000, 10_000])
 
 
-@settings(max_examples=20, deadline=None)
 @given(SPANS, SPANS)
 def test_the_innermost_interval_is_the_smallest_around_a_span(spans: list[Span], asked: list[Span]) -> None:
     spans, asked = proper(spans), [span for span in asked if span.start < span.end]
@@ -149,7 +145,6 @@ def test_a_span_may_outlast_its_interval_by_the_tolerance() -> None:
     assert innermost(late, [outer, inner], tolerance=1_000) == [0, 0, -1]
 
 
-@settings(max_examples=20, deadline=None)
 @given(SPANS, SPANS, st.integers(0, 3), st.integers(0, 3))
 def test_climbing_far_finds_what_climbing_step_by_step_does(spans, asked, rounding, tolerance):
     step_by_step = innermost(asked, spans, rounding, tolerance)

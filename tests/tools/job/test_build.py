@@ -26,7 +26,7 @@ from execgraph.linker.windows import Window
 from execgraph.schema.arguments import Target
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.schema.io import alone, fresh_folder, locked, open_input
+from execgraph.schema.io import alone, decompressing_at_most, fresh_folder, locked, open_input
 from execgraph.tools import workers
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build, rank_building, scale
@@ -37,7 +37,7 @@ from execgraph.tools.replay import why_not_one_job
 from execgraph.tools.workers import WorkerDied, in_processes
 from support.commands import status_of
 from support.generated import here
-from support.tasks import killed_by_3, process_of, staged
+from support.tasks import content, killed_by_3, process_of, staged
 
 command = partial(status_of, "trace-build")
 
@@ -341,6 +341,15 @@ def test_workers_of_another_version_are_refused(scheduler: str, monkeypatch: pyt
     monkeypatch.setattr(workers, "version", HereAlone())
     with pytest.raises(DataError, match=r"the worker tcp://.* has execgraph [0-9.]+; install execgraph 0.0 there"):
         [*workers.on_cluster(process_of, [1], scheduler)]
+
+
+@pytest.mark.parametrize("work", [in_processes, workers.on_cluster])
+def test_workers_have_the_limit_of_the_command(work: Callable[..., Any], tmp_path: Path, scheduler: str) -> None:
+    (tmp_path / "file").write_bytes(gzip.compress(b"a" * (64 << 10)))
+    with decompressing_at_most("63K"):
+        where = 2 if work is in_processes else scheduler
+        outcomes = [outcome for _, outcome in work(content, [str(tmp_path / "file")] * 2, where)]
+    assert ["decompresses to more" in str(outcome) for outcome in outcomes] == [True, True]
 
 
 @pytest.mark.parametrize(
