@@ -203,7 +203,7 @@ OVER_ITSELF = {
     "trace-link, of a folder": ("link", ". -o device.json"),
     "trace-convert": ("convert", "linked.json -o same.et"),
     "trace-jsonize": ("jsonize", "linked.json --to et -o linked.json"),
-    "trace-merge": ("merge", "device.json -o device.json"),
+    "trace-merge": ("merge", ". -o device.json"),
     "trace-merge, through a hard link": ("merge", "device.json -o hard.json"),
     "trace-report, the counters": ("report", "device.json --perfetto device.json"),
     "trace-report, the counters of a folder": ("report", ". --only counters --perfetto device.json"),
@@ -228,13 +228,6 @@ def test_an_output_does_not_replace_an_input(case, made, tmp_path, monkeypatch, 
     ended = run(f"trace-{command}", *line.split())
     assert ended.code == 2 and "give another name for the output" in ended.line
     assert {path.name: path.read_bytes() for path in given.iterdir()} == before
-
-
-def test_an_earlier_output_may_be_replaced(tmp_path: Path) -> None:
-    for name in ("device_rank0.json.gz", "device_rank1.json.gz"):
-        shutil.copy(SAMPLE / name, tmp_path)
-    for output in ("merged.json", "merged.db"):
-        assert [status_of("trace-merge", tmp_path, "-o", tmp_path / output) for _ in range(2)] == [0, 0]
 
 
 INSTALLED = {one.name for one in entry_points(group="console_scripts") if one.value.startswith("execgraph.start:")}

@@ -47,15 +47,6 @@ def test_the_command_merges_a_folder_again_and_again(job: Path, name: str) -> No
     assert [path.name for path in job.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("name", ["device_rank0.json", "host_rank1.json"])
-def test_no_trace_of_the_folder_is_replaced(job: Path, run: Run, name: str) -> None:
-    before = (job / name).read_bytes()
-    ended = run("trace-merge", job, "--output", job / name)
-    assert ended.code == 2
-    assert "is a trace of one rank, which is read: give another name for the output" in ended.err
-    assert (job / name).read_bytes() == before
-
-
 def test_the_summary_counts_what_was_not_merged(jobs: Jobs, tmp_path: Path, run: Run) -> None:
     summary = json.loads(run("trace-merge", jobs(2), "--output", tmp_path / "m.json", "--json").out)
     assert summary["skipped"] == {"truth.json of trace-generate": 1, "host traces, which have no times": 2}

@@ -98,13 +98,6 @@ def test_the_stream_is_the_hardware_queue_where_it_is_recorded(tmp_path: Path, w
     assert [row[2:4] for row in rows(trace)] == [(0, 3), (0, 5), (1, 3)]
 
 
-def test_queue_ids_that_number_dispatches_are_one_stream_and_counted(tmp_path: Path) -> None:
-    ops = [Op("k", EPOCH + 10 * n, EPOCH + 10 * n + 5, queue=1000 + n) for n in range(200)]
-    trace = read(tmp_path, LITE, ops)
-    assert set(trace.activities.stream.tolist()) == {0}
-    assert trace.skipped == {Reason.DISPATCH_NUMBERS_AS_QUEUES: 200}
-
-
 def test_a_graph_launch_owns_all_its_activities(tmp_path: Path) -> None:
     ops = [Op(name, EPOCH + 10 * n, EPOCH + 10 * n + 5, caller=1) for n, name in enumerate("abc")]
     trace = read(tmp_path, RPD_3, ops, [Api("hipGraphLaunch", EPOCH - 9, EPOCH - 5)])

@@ -304,16 +304,3 @@ def test_the_simulator_is_content_with_two_ranks_without_a_fault(tmp_path: Path)
 def test_a_cycle_through_control_is_refused_before_a_simulator_sees_it() -> None:
     with pytest.raises(DataError, match=r"cycle: 2 \(child\) -> 1 \(op\) -> 2"):
         built(graphs_with(cycle_through_control))
-
-
-MENDED = [
-    "another order of two groups", "a dependency given twice", "metadata", "metadata on the device",
-    "an invalid node with dependents", "a message to the rank itself", "a message out of range", "a message without data",
-    "an all-gather of nothing", "an all-gather that cannot be split", "a type that does not run",
-    "communication on the host", "a group by name",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", MENDED)
-def test_a_graph_made_for_the_target_does_not_have_the_fault(tmp_path: Path, fault: str) -> None:
-    assert played_to_the_end(tmp_path, graphs_with(FAULTS[fault].talk))

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.communication import Message, tags
 from execgraph.linker.link import link
 from execgraph.schema.columns import Ragged
-from execgraph.schema.comm_groups import natural
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay_ranks
 from support import runs
@@ -264,30 +262,6 @@ def test_a_wait_is_for_the_collective_with_its_number(torch: str) -> None:
     edges = zip(waits.source_row.tolist(), waits.target_row.tolist(), waits.known_by.codes.tolist(), strict=True)
     found = {(name[source], waits.known_by.table[code]) for source, target, code in edges if name[target] == "waits"}
     assert found == {("ncclDevKernel_AllReduce_awaited", "record")}
-
-
-# tags
-
-
-def test_both_ends_of_every_message_call_it_the_same() -> None:
-    rng = np.random.default_rng(3)
-    groups = [((0, 1, 2, 3), "0"), ((0, 1), "1"), ((0, 1), "2"), ((1, 3), "3")]
-    sent = []
-    for number in range(200):
-        ranks, name = groups[rng.integers(len(groups))]
-        source, target = rng.permutation(ranks)[:2].tolist()
-        batch = bool(rng.integers(2))
-        sent.append((number, Message(number, SEND, source, target, 4, (ranks, natural(name), batch, -1))))
-    seen: dict[int, list[tuple[int, ...]]] = {}
-    for rank in range(4):
-        own = [one for _, one in sent if rank in (one.source, one.target)]
-        if rank % 2:
-            # every rank may interleave its channels as it likes
-            own.sort(key=lambda one: one.channel)
-        for one, tag in zip(own, tags(own), strict=True):
-            seen.setdefault(one.node, []).append((one.source, one.target, tag))
-    assert all(ends[0] == ends[1] for ends in seen.values() if len(ends) == 2)
-    assert len({ends[0] for ends in seen.values()}) == len(seen)
 
 
 # the group's name

@@ -16,10 +16,9 @@ from execgraph.linker.communication import ProcessGroups, from_device, from_host
 from execgraph.linker.communication.arguments import MEMBERS_EACH, members
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.schema.columns import BytesColumn, Categorical
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.graph import CollectiveType, NodeType
-from execgraph.schema.linked import GROUP_INIT, Args, Arguments, Communication, ProcessGroup, RecordedArguments
+from execgraph.schema.linked import Args, Communication, ProcessGroup, RecordedArguments
 from support.builder.records import ITEM_SIZE, Tensor, boxed
 from support.builder.timeline import TraceBuilder
 from support.folders import DATA
@@ -414,12 +413,3 @@ def test_ranks_in_any_order_fit_32_bits_and_are_all_different() -> None:
     assert members([5, 0, (1 << 31) - 1]) == recorded([5, 0, (1 << 31) - 1]) == [5, 0, (1 << 31) - 1]
     assert recorded([3, 0, 6]) == recorded("[3, 0, 6]") == [3, 0, 6]
     assert members([5, 1 << 31]) == recorded([0, 1 << 31]) == members([5, -1]) == members([5, 5]) == members([]) == []
-
-
-def test_descriptions_that_cannot_be_read_are_counted() -> None:
-    texts = ['[{"pg_name": "a"}, 7]', "no list", '{"pg_name": "b"}', '[{"pg_name": "c"}]']
-    inputs = [json.dumps({"values": values}).encode() for values in ([text] for text in texts)]
-    inputs.append(json.dumps({"values": [8, texts[3]]}).encode())
-    arguments = Arguments(BytesColumn.of(inputs), BytesColumn.of(()))
-    found, unreadable = groups_of_host(Categorical.of([GROUP_INIT] * len(inputs)), arguments)
-    assert ([group["pg_name"] for group in found], unreadable) == (["a", "c", "c"], 3)
