@@ -27,7 +27,7 @@ HOST, DEVICE = TRAINING / "host_rank0.json.gz", TRAINING / "device_rank0.json.gz
 USES: dict[str, tuple[object, ...]] = {
     "link": (HOST, DEVICE, "-o", "OUT/linked.json"), "convert": ("OUT/linked.json", "-o", "OUT/graph.et"),
     "jsonize": ("OUT/graph.et", "-o", "OUT/graph.json"), "view": ("OUT/graph.et", "-o", "OUT/graph.svg"),
-    "build": (TRAINING, "-o", "OUT/graphs"), "replay": ("OUT/graphs",),
+    "build": (TRAINING, "-o", "OUT/graphs", "--jobs", "1"), "replay": ("OUT/graphs",),
     "scale": ("OUT/graphs", "-o", "OUT/scaled", "--data-parallel", "2", "--jobs", "1"),
     "report": (TRAINING, "--csv", "OUT/tables"), "diagnose": (TRAINING,),
     "merge": (TRAINING, "-o", "OUT/merged.json"),
@@ -94,8 +94,7 @@ for words in json.loads(sys.argv.pop()):
 
 def test_the_module_works_in_the_clone(plain: Environment, tmp_path: Path) -> None:
     """Where Python imports from first."""
-    names = [name for name in USES if name not in ("report", "scale")]
-    lines = json.dumps([[name, *arguments_of(name, tmp_path), *["--jobs", "1"] * (name == "build")] for name in names])
+    lines = json.dumps([[name, *arguments_of(name, tmp_path)] for name in USES if name not in ("report", "scale")])
     done = plain.run(plain.python, "-c", IN_CLONE, lines, cwd=CLONE)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "graphs" / "graph.1.et").exists() and (tmp_path / "generated").exists()

@@ -408,7 +408,6 @@ class Said(NamedTuple):
 
     link: list[str]
     diagnose: list[str]
-    build: list[str]
 
 
 @cache
@@ -418,22 +417,38 @@ def said_of(lie: Lie) -> Said:
     return Said(*([line for line in new if line not in usual] for new, usual in said))
 
 
+@cache
+def said_by_build(lie: Lie) -> list[str]:
+    """The same of trace-build, which takes half of the time of all."""
+    return [line for line in _built(lie.change) if line not in _built(unchanged)]
+
+
 def unchanged(_: Files) -> None: ...
+
+
+def _write(change: Change) -> dict[str, bytes]:
+    files = sample()
+    change(files)
+    texts = {name: orjson.dumps(trace) for name, trace in files.items()}
+    for name, text in texts.items():
+        Path(name).write_bytes(text)
+    return texts
 
 
 @cache
 def _said(change: Change) -> Said:
-    files = sample()
-    change(files)
-    texts = {name: orjson.dumps(trace) for name, trace in files.items()}
     with tempfile.TemporaryDirectory() as folder, inside(folder):
-        for name, text in texts.items():
-            Path(name).write_bytes(text)
-        link = [line for pair in PAIRS if pair[1] in files for line in _linked(*((name, texts[name]) for name in pair))]
-        diagnose = [line for line in lines_of(trace_diagnose.main, ".") if line.startswith("wrong")]
-        build = lines_of(trace_build.main, *files, "-o", "out", "--jobs", "1")
+        texts = _write(change)
+        link = [line for pair in PAIRS if pair[1] in texts for line in _linked(*((name, texts[name]) for name in pair))]
+        return Said(link, [line for line in lines_of(trace_diagnose.main, ".") if line.startswith("wrong")])
+
+
+@cache
+def _built(change: Change) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder, inside(folder):
+        build = lines_of(trace_build.main, *_write(change), "-o", "out", "--jobs", "1")
     notes = [line for line in build if line.startswith(("trace-build: note", "trace-build: ranks disagree"))]
-    return Said(link, diagnose, [line for line in notes if str(UNRECORDED_WAITS[0]) not in line])
+    return [line for line in notes if str(UNRECORDED_WAITS[0]) not in line]
 
 
 @cache
@@ -467,9 +482,8 @@ def page_rows() -> list[str]:
 
 def _answer(lie: Lie) -> str:
     said = said_of(lie)
-    disagreements = [
-        line.split(": ", 1)[1] for line in said.build if "ranks disagree" in line and "reversed" in lie.what
-    ]
+    built = said_by_build(lie) if "reversed" in lie.what else []
+    disagreements = [line.split(": ", 1)[1] for line in built if "ranks disagree" in line]
     return ", ".join(
         dict.fromkeys(f"`{short(line)}`" for line in [*(said.link or said.diagnose), *disagreements])
     ).replace("|", "\\|")
