@@ -14,14 +14,14 @@ import pytest
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import DEFAULT, Job, RankRun, Run, draw_machine, is_recorded, simulate
+from execgraph.tools.generate import DEFAULT, Job, Run, draw_machine, is_recorded, simulate
 from execgraph.tools.generate.instructions import Launch, get, put, record_event, synchronize, wait_event, work
 from execgraph.tools.generate.job import Activity, Instruction
 from execgraph.tools.generate.record import STREAM_SYNC
 from execgraph.tools.replay import MakespanRange
 from hypothesis import HealthCheck, given, settings, strategies as st
 from support.commands import Ended, Run as RunCommand
-from support.for_simulator import assert_storages_are_ordered, spans
+from support.for_simulator import assert_storages_are_ordered, assert_waits_are_kept
 from support.tasks import in_turn
 
 from benchmarks.accuracy import __main__ as accuracy, measuring
@@ -304,26 +304,6 @@ def test_every_program_ends_and_keeps_the_order_of_streams_waits_and_storages(jo
         assert_storages_are_ordered(rank)
 
 
-def assert_waits_are_kept(rank: RankRun) -> None:
-    until: dict[int, int] = {}
-    for (start, end), stream in zip(spans(rank), rank.activities.stream, strict=True):
-        assert start >= until.get(stream, 0)
-        until[stream] = end
-    start, end = rank.activities.start, rank.activities.end
-    for edges in (rank.event_waits, rank.graph_order):
-        assert all(end[a] <= start[b] for a, b in zip(*edges.columns(), strict=True))
-    assert all(rank.calls.end[call] >= end[row] for call, row in zip(*rank.host_waits.columns(), strict=True))
-
-
-@MANY
-@given(any_program())
-def test_a_change_by_one_is_none(job: Job) -> None:
-    base, same = simulate(job), simulate(job, {"class:host": 1.0, ".": 1.0})
-    for one, other in zip(base.ranks, same.ranks, strict=True):
-        for table in ("ops", "calls", "activities", "syncs"):
-            assert getattr(one, table) == getattr(other, table)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_steps_and_ranks_resemble_each_other(seed: int) -> None:
     job = build_job(RANDOM, seed=seed, steps=4)
@@ -349,8 +329,3 @@ def test_seeds_draw_all_kinds_of_programs() -> None:
     assert calls >= waits | {"GraphLaunch", "MemcpyAsync"}
     assert any(len(rank.handoffs) for rank in ranks) and not all(len(rank.handoffs) for rank in ranks)
     assert any(activity.collective for rank in ranks for activity in rank.activity_table)
-
-
-def test_equal_seeds_give_equal_programs_and_others_do_not() -> None:
-    once, again, other = (simulate(build_job(RANDOM, seed=seed)).ranks[0].activities for seed in (5, 5, 6))
-    assert once == again != other

@@ -37,6 +37,17 @@ def spans(rank: RankRun) -> list[tuple[int, int]]:
     return list(zip(rank.activities.start, rank.activities.end, strict=True))
 
 
+def assert_waits_are_kept(rank: RankRun) -> None:
+    until: dict[int, int] = {}
+    for (start, end), stream in zip(spans(rank), rank.activities.stream, strict=True):
+        assert start >= until.get(stream, 0)
+        until[stream] = end
+    start, end = rank.activities.start, rank.activities.end
+    for edges in (rank.event_waits, rank.graph_order):
+        assert all(end[a] < start[b] for a, b in zip(*edges.columns(), strict=True))
+    assert all(rank.calls.end[call] >= end[row] for call, row in zip(*rank.host_waits.columns(), strict=True))
+
+
 def assert_storages_are_ordered(rank: RankRun) -> None:
     """In program order no reader overtakes the writer before it, and no writer the readers or the writer before it."""
     busy_until: dict[int, int] = {}

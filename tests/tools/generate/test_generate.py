@@ -7,20 +7,19 @@ import gzip
 import json
 from collections import Counter
 from functools import cache, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from execgraph.schema.errors import DataError
-from execgraph.tools.generate import Job, RankRun, Run, Table, simulate, write_traces
+from execgraph.tools.generate import Job, Run, Table, simulate, write_traces
 from execgraph.tools.generate.instructions import get, put, record_event, synchronize, wait_event, work
 from execgraph.tools.generate.machine import FIRST_NS
 from execgraph.tools.generate.record import STREAM_SYNC, correlation, record_function
 from execgraph.tools.generate.simulation import Rendezvous
 from support.commands import Run as Command
 from support.folders import DATA
-from support.for_simulator import assert_storages_are_ordered, job_of, launch, spans
+from support.for_simulator import assert_storages_are_ordered, assert_waits_are_kept, job_of, launch, spans
 
 from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
 from benchmarks.programs.more_instructions import QueryEvent
@@ -33,10 +32,6 @@ CHANGES = ({}, {"host": 3.0}, {"computation": 4.0}, {"communication": 5.0}, {"me
 def run_of(name: str, **scale: float) -> Run:
     factors = {f"class:{kind}": factor for kind, factor in scale.items()}
     return simulate(build_job(name, steps=2, layers=2, seed=1), factors)
-
-
-def ranks_under_changes(name: str) -> list[RankRun]:
-    return [rank for change in CHANGES for rank in run_of(name, **change).ranks]
 
 
 def pairs(edges: Table) -> list[tuple[int, ...]]:
@@ -157,25 +152,12 @@ def test_scaling_the_host_leaves_waiting_alone() -> None:
 
 
 @EVERY_JOB
-def test_a_stream_runs_one_activity_after_the_other(name: str) -> None:
-    for rank in ranks_under_changes(name):
-        for stream in set(rank.activities.stream):
-            own = [span for span, on in zip(spans(rank), rank.activities.stream, strict=True) if on == stream]
-            assert all(before[1] <= after[0] for before, after in pairwise(own))
-
-
-@EVERY_JOB
-def test_nothing_runs_before_it_was_launched_and_waits_are_kept(name: str) -> None:
-    for rank in ranks_under_changes(name):
-        start, end = rank.activities.start, rank.activities.end
-        assert all(start[row] > rank.calls.start[call] for row, call in enumerate(rank.activities.call))
-        assert all(end[a] < start[b] for a, b in pairs(rank.event_waits) + pairs(rank.graph_order))
-        assert all(rank.calls.end[call] > end[row] for call, row in pairs(rank.host_waits))
-
-
-@EVERY_JOB
-def test_what_crosses_streams_is_ordered(name: str) -> None:
-    for rank in ranks_under_changes(name):
+def test_nothing_runs_before_it_was_launched_and_streams_waits_and_storages_are_in_order(name: str) -> None:
+    for rank in (rank for change in CHANGES for rank in run_of(name, **change).ranks):
+        launched = (rank.calls.start[call] for call in rank.activities.call)
+        assert all(start > launch for start, launch in zip(rank.activities.start, launched, strict=True))
+        assert all(rank.calls.end[call] > rank.activities.end[row] for call, row in pairs(rank.host_waits))
+        assert_waits_are_kept(rank)
         assert_storages_are_ordered(rank)
 
 
