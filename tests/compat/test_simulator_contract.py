@@ -42,6 +42,8 @@ ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
 EVERY_JOB = pytest.mark.parametrize(("job", "ranks"), [*((job, 1) for job in ALONE), *((job, 2) for job in TOGETHER)])
 MANY_RANKS = ["ddp", "halo", "sharded", "uneven", "dlrm", "pipeline_dp", "moe_dp"]
 """Every kind of communication once. Jobs scaled to 16 ranks, below, exchange more than all-reduces."""
+WITH_HOST = [*zip((*ALONE, *TOGETHER), cycle((True, False)))]
+"""Every second job, where its host blocks on the device; the others where it does not."""
 HOST = pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
 
 
@@ -93,8 +95,7 @@ def played_to_the_end(folder: Path, graphs: Sequence[ExecutionGraph], host: bool
 @pytest.mark.parametrize(
     ("job", "ranks", "host"),
     [
-        *((job, 1, host) for job, host in zip(ALONE, cycle((False, True)))),
-        *((job, 2, True) for job in TOGETHER),
+        *((job, 1 if job in ALONE else 2, not host) for job, host in WITH_HOST),
         *((job, 4, False) for job in TOGETHER if job not in MANY_RANKS),
     ],
 )
@@ -102,7 +103,7 @@ def test_every_node_of_every_rank_runs_in_both_generations(tmp_path: Path, job: 
     assert played_to_the_end(tmp_path, graphs_of(job, ranks), host)
 
 
-@pytest.mark.parametrize(("job", "host"), [*zip((*ALONE, *TOGETHER), cycle((True, False)))])
+@pytest.mark.parametrize(("job", "host"), WITH_HOST)
 def test_hosts_that_block_on_the_device_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
     assert played_to_the_end(tmp_path, graphs_of(job, 1 if job in ALONE else 2, "all"), host)
 
