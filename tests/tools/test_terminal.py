@@ -55,7 +55,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("evil")
     traces = root / FOLDER
     for rank in (0, 1):
-        t = TraceBuilder(rank=rank, world_size=2)
+        t = TraceBuilder(rank=rank, world_size=2, pid=1000 + rank)
         group = t.group((0, 1), name=f"{EVIL} group", description=f"{EVIL} description")
         with t.op(f"{EVIL} op", inputs=[t.tensor()]):
             t.work(2)
