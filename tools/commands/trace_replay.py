@@ -31,14 +31,16 @@ from ..terminal import print_text
 )
 def main(options: argparse.Namespace) -> None:
     """Replays graphs as one job, or plays them by the rules of a simulator."""
-    from ..job import REPORT, read_report
+    from ..job import REPORT, read_report, why_no_job
 
     if options.simulator and (options.output or options.changes):
         raise WrongUsage("--simulator plays the run as it was; leave --timeline and --scale out")
     paths = replays.graph_paths(options.inputs)
     graphs = [replays.read_graph_file(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
     log_notes(options.prog, (note for graph in graphs for note in graph.notes))
-    builds = filter(None, (read_report(Path(source) / REPORT) for source in options.inputs))
+    builds = [*filter(None, (read_report(Path(source) / REPORT) for source in options.inputs))]
+    comms = ({rank.rank: rank.comms for rank in build.ranks if rank.comms} for build in builds)
+    log_notes(options.prog, (note for of_ranks in comms for note in why_no_job(of_ranks)))
     log_notes(options.prog, known := [f"ranks disagree: {line}" for build in builds for line in build.disagreements])
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))

@@ -6,7 +6,7 @@ from .astra_sim_files import (
 )  # fmt: skip
 from .build_report import BUILT, REPORT, BuildOptions, BuildReport, RankSummary, read_report, table, time_lines
 from .building import BuiltJob, Outcomes, Runner, build
-from .cross_rank import compare_ranks, ranks_in_words
+from .cross_rank import compare_ranks, ranks_in_words, why_no_job
 from .diagnosis import Diagnosis, Finding, diagnose
 from .diagnosis_text import report
 from .merge_survey import MergeReport

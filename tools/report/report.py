@@ -18,7 +18,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from .. import analyses
 from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
-from ..job import RankComms, compare_ranks, issued_by, ranks_in_words, summarise_rank
+from ..job import RankComms, compare_ranks, issued_by, ranks_in_words, summarise_rank, why_no_job
 from ..options import path_of_rank
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
@@ -244,7 +244,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     if request.judged:
         _judge(report, collector.job_facts, disagreements, as_recorded=request.as_recorded)
         collector.job_facts.clear()
-    report.notes += [f"ranks disagree: {line}" for line in disagreements]
+    report.notes += [*why_no_job(collector.comms), *(f"ranks disagree: {line}" for line in disagreements)]
     if request.scales:
         is_asked = bool(collector.graphs) and not (request.judged or request.as_recorded)
         recording_of_run = recording(collector.graphs) if is_asked else report.recording

@@ -92,16 +92,20 @@ def test_ranks_whose_host_threads_communicate_twice_at_once_have_no_order_to_agr
 
 
 @pytest.mark.parametrize(("other_op", "world_size"), [("aten::mm", 1), ("aten::add", 1), ("aten::add", 2)])
-def test_ranks_that_record_nothing_of_each_other_and_run_other_ops_may_be_of_two_jobs(tmp_path, other_op, world_size):
+def test_ranks_that_record_nothing_of_each_other_and_run_other_ops_may_be_of_two_jobs(
+    tmp_path, capsys, other_op, world_size
+):
     for rank, name in enumerate(("aten::mm", other_op)):
         t = TraceBuilder(rank=rank, world_size=world_size, pid=1000 + rank)
         with t.thread(2, start=0):
             t.leaf(name, 5, inputs=[t.tensor((8,))])
         t.write(tmp_path)
-    are_two = other_op != "aten::mm" and world_size == 1
-    built = [note for note in report_of(tmp_path, tmp_path / "out").all_notes if "are of one job" in note]
-    assert len(built) == are_two
-    assert [found.what for found in diagnose([tmp_path]).findings if "are of one job" in found.what] == built
+    are_two, built = other_op != "aten::mm" and world_size == 1, report_of(tmp_path, tmp_path / "out").all_notes
+    reported = report_on(find_sources([tmp_path]), ReportRequest(page=False)).notes
+    for notes in (built, reported, [found.what for found in diagnose([tmp_path]).findings]):
+        assert sum("are of one job" in note for note in notes) == are_two
+    assert status_of("trace-replay", tmp_path / "out") == 0
+    assert ("are of one job" in capsys.readouterr().err) == are_two
 
 
 def test_ranks_that_agree_are_built_without_a_word(tmp_path: Path) -> None:

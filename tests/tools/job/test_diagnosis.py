@@ -259,22 +259,14 @@ FILES: dict[str, tuple[Callable[[Path], Any], str, list[int | None]]] = {
 }
 
 
-def test_ranks_that_record_other_sizes_or_times_of_a_collective_are_wrong(tmp_path: Path) -> None:
+def test_ranks_that_record_other_times_of_a_collective_are_wrong(tmp_path: Path) -> None:
     write_traces(simulate(build_job("ddp", ranks=2, steps=4, layers=1, seed=5)), tmp_path)
     device, other = tmp_path / "device_rank1.json", tmp_path / "device_rank0.json"
-    text = device.read_text()
-
-    def larger(row: dict[str, Any]) -> dict[str, Any]:
-        sizes = {key: 4 * size for key, size in row.get("args", {}).items() if key.endswith("msg nelems")}
-        return row | {"args": row["args"] | sizes} if sizes else row
 
     def slower(row: dict[str, Any], begin: float) -> dict[str, Any]:
         times = {"ts": begin + 2 * (row["ts"] - begin), "dur": 2 * row.get("dur", 0)} if row.get("ts") else {}
         return row | {key: time for key, time in times.items() if key in row}
 
-    edited(device, lambda rows: [*map(larger, rows)])
-    assert are_told([device, other], "^wrong rank 1: .* communications name other bytes than their tensors have")
-    device.write_text(text)
     edited(device, lambda rows: [slower(row, rows[-1]["ts"]) for row in rows])
     assert are_told([device, other], "^wrong ranks disagree: ranks 0 and 1 .* 2 times as fast")
 
