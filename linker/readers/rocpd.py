@@ -20,11 +20,9 @@ GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12
 REQUIRED_TABLES = {"rocpd_op", "rocpd_string"}
 READ = REQUIRED_TABLES | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
 NAMED = (
-    ("rocpd_op", "description_id"),
-    ("rocpd_op", "opType_id"),
-    ("rocpd_api", "apiName_id"),
+    ("rocpd_op", "description_id"), ("rocpd_op", "opType_id"), ("rocpd_api", "apiName_id"),
     ("rocpd_kernelapi", "kernelName_id"),
-)
+)  # fmt: skip
 """The columns that refer to names."""
 HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
 MARKER = "UserMarker"

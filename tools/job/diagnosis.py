@@ -65,7 +65,7 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         advice = f"give it to {Remedy.BUILD} alone" if process.merged_ranks else OWN_FILES
         yield Finding(NOTE if process.merged_ranks else WRONG, [process.name], what, advice)
         return
-    if process.merged_ranks and process.rank == process.merged_ranks[0]:
+    if process.merged_ranks and process.rank == process.merged_ranks[0] < process.merged_ranks[-1]:
         what = f"ranks {ranges(process.merged_ranks)} are in one file"
         advice = f"{Remedy.BUILD} builds all of them, {Remedy.LINK_RANK} takes one out"
         yield Finding(NOTE, [msgspec.structs.replace(process, rank=None).name], what, advice)

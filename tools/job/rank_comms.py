@@ -103,8 +103,8 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What verification needs to know of a rank; messages are counted by "sender>receiver elements dtype" and the tag.
 
     `orders` are digests of the order of two groups, by their positions in `groups`. `overlapping` counts communications
-    that began on a host thread before the previous one there had ended. `alone` is a digest of the names
-    of ops and kernels where nothing shows that there are other ranks.
+    that began on a host thread before the previous one there had ended. `alone` is a digest of the names of ops
+    and kernels where nothing shows that there are other ranks.
     """
 
     groups: list[GroupSummary] = []
