@@ -93,11 +93,13 @@ def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
         for name, column in graph.attributes.items()
         if name != "data_dep_kinds"
     }
+    of_row = enumerate(rows.tolist() if graph.storage else [])
     return ExecutionGraph(
         id=NodeIds(np.arange(1, len(rows) + 1, dtype=np.int64)), name=graph.name.take(rows), type=graph.type[rows],
         data_deps=none, ctrl_deps=none, start_time_micros=graph.start_time_micros[rows],
         duration_micros=graph.duration_micros[rows], attributes=used(columns.items()), metadata=dict(graph.metadata),
         tensors=_tensors(graph.tensors, rows, len(graph)),
+        storage={new: graph.storage[row] for new, row in of_row if row in graph.storage},
     )  # fmt: skip
 
 

@@ -85,6 +85,15 @@ def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
         else:
             prefixes = [start + tag(VALUES[kind], VARINT), ATTRIBUTE_TAG]
         encoders.append(_encoder(attribute, prefixes, ABSENT))
+    if graph.storage:
+        storing, prefix = np.array([*graph.storage]), tag(Node.STORAGE_FIELD_NUMBER, DELIMITED)
+        messages = Spans.of([_prefixed(prefix, message) for message in graph.storage.values()])
+
+        def encode_storage(rows: slice) -> list[Part]:
+            of_block = slice(*np.searchsorted(storing, (rows.start, rows.stop)))
+            return [(storing[of_block] - rows.start, messages.take(of_block))]
+
+        encoders.append(encode_storage)
     return encoders
 
 
@@ -215,11 +224,10 @@ def decode_nodes(nodes: Messages, tables: dict[str, StringTable], tensors: bool)
         raise WireError(f"a node of unknown type {types[wrong[0]]}", int(nodes.starts[wrong[0]]))
     columns["type"] = types.astype(np.uint8)
     known, problems = _attributes(nodes, attributes, tables, columns["id"])
-    stored = np.unique(node_fields.of(Node.STORAGE_FIELD_NUMBER, DELIMITED).message)
-    if len(stored):
-        problems["nodes that say what they store; a graph that is written anew lacks that"] = columns["id"][stored]
+    stored = node_fields.of(Node.STORAGE_FIELD_NUMBER, DELIMITED).last_given(len(nodes.starts))
+    storage = dict(sorted(zip(stored.message.tolist(), nodes.contents(stored), strict=True)))
     texts_of_tensors = _tensors(nodes, node_fields) if tensors else None
-    return NodeColumns(**columns, attributes=known, tensors=texts_of_tensors, problems=problems)
+    return NodeColumns(**columns, attributes=known, tensors=texts_of_tensors, storage=storage, problems=problems)
 
 
 def _strings(nodes: Messages, fields: Fields, table: StringTable) -> Categorical:

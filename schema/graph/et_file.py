@@ -160,6 +160,7 @@ def _concatenate(parts: list[NodeColumns]) -> NodeColumns:
         **{field.name: _joined([getattr(part, field.name) for part in parts]) for field in FIELDS},
         attributes=attributes,
         tensors=tensors,
+        storage={int(o) + row: m for o, part in zip(offsets, parts, strict=True) for row, m in part.storage.items()},
         problems={what: _joined([part.problems.get(what, part.id[:0]) for part in parts]) for what in problems},
     )
 

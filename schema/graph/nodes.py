@@ -186,7 +186,8 @@ class NodeColumns(SummaryRepr):
     """The n nodes of a graph file, or of a part of one; `data_deps` and `ctrl_deps` contain node *ids*, not rows.
 
     `attributes` has a column of n rows for each of ATTRIBUTES that any node has. `problems` are the nodes whose
-    attributes could not be used as they are, `notes` sentences about the file.
+    attributes could not be used as they are, `notes` sentences about the file. `storage` is the message of that name
+    by row, in ascending order.
     """
 
     id: NodeIds
@@ -199,6 +200,7 @@ class NodeColumns(SummaryRepr):
     attributes: dict[str, Column]
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None
+    storage: dict[int, bytes] = field(default_factory=dict)
     problems: dict[str, Int64] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
