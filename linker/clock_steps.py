@@ -7,8 +7,8 @@ import numpy as np
 
 from ..schema.columns import Floats, Int64, is_group_start, rows_of_each, time_text
 from ..schema.linked import Activities, Calls
-from ..schema.machine import ANY_MACHINE, SLOWEST, MachineCalibration
-from .machine import WHOLE, Bounds, bounds_of
+from ..schema.machine import ANY_MACHINE, SLOWEST, WHOLE, MachineCalibration
+from .machine import Bounds, bounds_of
 from .overruns import FASTEST_DRIFT, Awaited
 
 ALIKE = 8

@@ -1,6 +1,6 @@
 """Finds what cannot be right in the traces of one process: ranks, device times, and launches. A wrong unit of device
-times shows in bandwidths of copies, in starts that span a power of a thousand times the launches, or in streams that
-run several activities most of the time. Only groups whose ranks are listed count.
+times shows in bandwidths of copies, or in starts that span a power of a thousand times the launches. Only groups whose
+ranks are listed count.
 """
 
 import math
@@ -12,17 +12,18 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from ..schema.columns import ActivityRows, CallRows, group_ids, time_text
-from ..schema.linked import MEMORY_CATEGORIES, Activities, integer, integer_list, json_value, name_of, stream_sorted
-from ..schema.machine import AGREEING, MachineCalibration
+from ..schema.columns import ActivityRows, CallRows, time_text
+from ..schema.linked import MEMORY_CATEGORIES, Activities, Calls, integer, integer_list, json_value, name_of
+from ..schema.machine import AGREEING, MachineCalibration, rounding
 from ..schema.reasons import Reason
 from .clock_steps import clock_step, threads_apart
 from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, members
 from .joining import launching_calls
 from .machine import awaited_ends, machine_of
 from .match import Match
-from .overruns import Awaited, Overrun, one_by_one, overruns
+from .overruns import Awaited, Overrun, overruns
 from .readers import DeviceTrace, HostTrace, Role
+from .stream_order import EarlyActivities, too_early
 from .windows import trace_start
 
 RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
@@ -67,7 +68,8 @@ def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> lis
     activities, calls = replace(device.activities, call_row=call_row), device.calls
     awaited = awaited_ends(activities, calls, device.syncs)
     too_long = [*overruns(device, call_row, awaited)]
-    return contradictions(host, device, call_row, machine_of(activities, calls, awaited), awaited, too_long)
+    machine, early = machine_of(activities, calls, awaited), too_early(device, call_row)
+    return contradictions(host, device, call_row, machine, awaited, too_long, early)
 
 
 def contradictions(
@@ -77,19 +79,20 @@ def contradictions(
     calibration: MachineCalibration,
     awaited: Awaited,
     too_long: Sequence[Overrun],
+    early: EarlyActivities,
 ) -> list[Contradiction]:
     """Returns in what the traces cannot be right; of several signs of one cause only the plainest."""
     units, clock, order = None, None, None
     if (call_row >= 0).any():
         units = other_units(device, call_row, calibration) or without_lengths(device, calibration)
-        units = units or overlapping_activities(device, call_row)
+        units = units or calls_without_length(device)
         clock = clock_apart(device, calibration) or clock_steps(device, call_row, calibration, awaited)
-        order = other_launches(device, call_row) or other_order(device, call_row)
+        order = other_launches(device, call_row)
     rank = rank_beyond_world(device) or groups_without_rank(host, device)
     by_cause = (
         without_activities(host, device),
         rank or (other_rank(host, device) if host is not None else None),
-        units or lasting_too_long(device, too_long) or clock,
+        units or lasting_too_long(device, too_long) or clock or (None if order else out_of_turn(device, early)),
         order or against_numbers(device),
     )
     return [each for each in by_cause if each]
@@ -234,6 +237,25 @@ def without_lengths(device: DeviceTrace, calibration: MachineCalibration) -> Con
     return Contradiction(device.path, what, meaning, "record again, without other profilers of the device")
 
 
+def rounded(device: DeviceTrace) -> list[str]:
+    """Returns what whole µs make of short activities, if that is much."""
+    text = rounding(device.activities.end - device.activities.start)
+    return [f"{device.path}: {text}"] * bool(text)
+
+
+def zero_length_calls(calls: Calls) -> int:
+    """Returns the number of calls if none of them lasts any time."""
+    return 0 if len(calls.start) < AGREEING or (calls.end > calls.start).any() else len(calls.start)
+
+
+def calls_without_length(device: DeviceTrace) -> Contradiction | None:
+    """Checks whether no call lasts any time."""
+    if not (count := zero_length_calls(device.calls)):
+        return None
+    meaning = "how long launches take, and how long the host waits for devices, was not recorded"
+    return Contradiction(device.path, f"none of its {count:,} calls lasts any time", meaning, ADVICE)
+
+
 def other_units(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> Contradiction | None:
     """Checks whether device times are a power of a thousand longer or shorter than other times of the trace."""
     rows, copies = device.activities, 0
@@ -308,30 +330,16 @@ def lasting_too_long(device: DeviceTrace, too_long: Sequence[Overrun]) -> Contra
     return Contradiction(device.path, what, meaning, FOR_DURATIONS)
 
 
-def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
-    """Checks whether several activities run on a stream for longer than one does."""
-    rows = device.activities
-    order = one_by_one(rows, call_row)
-    if len(order) <= AGREEING:
+def out_of_turn(device: DeviceTrace, early: EarlyActivities) -> Contradiction | None:
+    """Checks whether activities begin before their stream can run them."""
+    if not len(early.row):
         return None
-    numbers = group_ids(rows.device[order], rows.stream[order])
-    stream = np.concatenate((numbers, numbers))
-    time = np.concatenate((rows.start[order], rows.end[order]))
-    change = np.repeat([1, -1], len(order))
-    in_time = np.lexsort((change, time, stream))
-    running = np.cumsum(change[in_time])[:-1]
-    lasts = np.diff(time[in_time])
-    overlaps = (numbers[1:] == numbers[:-1]) & (rows.start[order][1:] < rows.end[order][:-1])
-    if int(lasts[running > 1].sum()) <= int(lasts[running == 1].sum()):
-        return None
-    first = order[np.argmax(overlaps)]
-    what = (
-        f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the "
-        f"first: correlation {rows.correlation[first]}, {rows.name[first][:40]}), and such overlaps are more than "
-        "half of the busy time, though a stream runs one at a time"
-    )
-    meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
-    return Contradiction(device.path, what, meaning, FOR_DURATIONS)
+    rows, first = device.activities, early.row[np.argmin(device.activities.start[early.row])]
+    name, since = rows.name[first][:40].rstrip("("), (rows.start[first] - trace_start(device)) / 1000
+    what = f"{len(early.row):,} of {len(rows):,} activities begin before their stream can run them"
+    which = f"{early.words} (the first: {name}, at {since:.3f} µs of the trace)"
+    meaning = "times, streams or correlations are wrong, and so are busy times, gaps and waits"
+    return Contradiction(device.path, f"{what}: {which}", meaning, ADVICE)
 
 
 def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
@@ -356,30 +364,6 @@ def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | N
             what = f"{len(wrong)} of {count} {which} (the first: {example})"
             return Contradiction(device.path, what, MEANING, ADVICE)
     return None
-
-
-def other_order(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
-    """Checks whether the activities of a stream mostly started against the order of their launches."""
-    activities, launched = device.activities, device.calls.start[call_row]
-    order = stream_sorted(activities)
-    order = order[(call_row[order] >= 0) & (activities.stream[order] >= 0)]
-    streams = group_ids(activities.device[order], activities.stream[order])
-    same = streams[1:] == streams[:-1]
-    before, after, stream = order[:-1][same], order[1:][same], streams[1:][same]
-    is_against = launched[after] < launched[before]
-    against, along = (
-        np.bincount(stream[pairs], minlength=len(order)) for pairs in (is_against, launched[after] > launched[before])
-    )
-    wrong = np.flatnonzero((against > along) & (against >= AGREEING))
-    if not len(wrong):
-        return None
-    first = after[np.argmax((stream == wrong[0]) & is_against)]
-    what = (
-        f"activities of {len(wrong)} of {len(np.unique(stream))} streams start against the order of their launches (the "
-        f"first: {against[wrong[0]]} times on stream {activities.stream[first]}, correlation "
-        f"{activities.correlation[first]}, {activities.name[first][:40]})"
-    )
-    return Contradiction(device.path, what, MEANING, ADVICE)
 
 
 def other_bytes(path: str, collectives: CollectiveOps) -> list[Contradiction]:

@@ -26,6 +26,7 @@ from .modules import with_modules
 from .odd_ops import odd_ops
 from .overruns import overruns
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
+from .stream_order import too_early
 from .threads import queue_waits, thread_handoffs
 from .waits import Findings, FoundCalls, Process, synchronise
 from .windows import EVERYTHING, TracePart, Window, cut, host_period, marked, of_both, period_of, trace_start, whole
@@ -73,6 +74,7 @@ def link(
         host, device, match, findings=findings, lost=lost, whole=trace, part=part, clipped=nesting.clipped
     )
     report.notes += [contradiction.sentence for contradiction in apart + contradicting] + notes
+    report.notes += contradictions.rounded(device)
     if host is None and len(ops := part.trace.ops):
         report.notes.append(
             f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, "
@@ -242,7 +244,10 @@ def _link_all(
     awaited = awaited_ends(activities, calls, device.syncs)
     lost = lost_records(device, activities.call_row, host, match, nesting)
     info.machine, too_long = machine_of(activities, calls, awaited), [*overruns(device, activities.call_row, awaited)]
-    contradicting = contradictions.contradictions(host, device, activities.call_row, info.machine, awaited, too_long)
+    early = too_early(device, activities.call_row)
+    contradicting = contradictions.contradictions(
+        host, device, activities.call_row, info.machine, awaited, too_long, early
+    )
     odd_count, odd = odd_ops(host, device, match)
     if odd_count:
         info.step_without_profiler_ns = -1  # steps, or their lengths, are not those of the run
@@ -255,6 +260,8 @@ def _link_all(
         Reason.UNKNOWN_REQUEST: waits.without_request,
         Reason.TRANSFER_WITHOUT_WAIT: waits.without_wait,
         Reason.ODD_OPS: odd_count,
+        Reason.OUT_OF_TURN: len(early.row),
+        Reason.CALLS_OF_ZERO_LENGTH: contradictions.zero_length_calls(calls),
         Reason.ACTIVITIES_OF_ZERO_LENGTH: len(contradictions.without_length(activities, info.machine)),
     } | {Reason.TOO_LONG.of(kind): many for kind, many, _ in too_long}
     for reason, count in counts.items():

@@ -13,15 +13,11 @@ import numpy as np
 from ..schema import linked
 from ..schema.columns import Int64, Lookup, RowMap, is_group_start, rows_by_number
 from ..schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
-from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, MachineCalibration
+from ..schema.machine import AGREEING, ANY_MACHINE, MANY, SLOWEST, WHOLE, MachineCalibration
 from .overruns import Awaited, beyond_return, on_streams
 from .readers import RecordedOps, RecordedSyncs
 from .waits import MOST_STREAMS, submitted_streams
 
-WHOLE = 1_000
-"""ns: profilers until early 2024 wrote whole µs."""
-MANY = 100
-"""Times of fewer rows may be multiples of a unit by chance."""
 WINDOWS = 32
 """Equal parts of the trace, each of which gives its tightest bounds to the line through them."""
 STEEPEST = 0.9

@@ -60,7 +60,8 @@ def overruns(device: DeviceTrace, call_row: CallRows, awaited: Awaited) -> Itera
             continue
         longest = rows[np.argmax((table.end - table.start)[rows])]
         lasts, since = table.end[longest] - table.start[longest], table.start[longest] - trace_start(device)
-        which = f"{table.name[longest][:40]}, {time_text(lasts / 1000)} from {since / 1000:.3f} µs of the trace"
+        name = table.name[longest][:40].rstrip("(")
+        which = f"{name}, {time_text(lasts / 1000)} from {since / 1000:.3f} µs of the trace"
         yield Overrun(kind, len(rows), f"{len(rows):,} of {len(table.start):,} {kind} (the longest: {which})")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from .columns import Bool, Categorical, Int64, rows_by_number
+from .columns import Bool, Categorical, Int64, rows_by_number, time_text
 
 Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 """A time whose sums with others fit a column."""
@@ -13,6 +13,12 @@ OUTLYING = 4
 """Times longer than this many lower quartiles are outliers, if they are also longer than `ANY_MACHINE.upper`."""
 LONGEST = 100_000
 """ns. No machine takes longer to start ready work (measured: 1 to 25 µs, gaps 0 to 20); longer times are waits."""
+WHOLE = 1_000
+"""ns: profilers until early 2024 wrote whole µs."""
+MANY = 100
+"""Times of fewer rows may be multiples of a unit by chance."""
+MOST_ROUNDED = 0.1
+"""If whole µs may misstate less of the time of activities, that is not said."""
 AGREEING = 3
 """The clock is in doubt only if this many activities started before their launch calls; fewer are damaged records."""
 LAUNCHES = 0.5
@@ -107,6 +113,16 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     first, median, third, common = np.quantile(without_outliers, (0.25, 0.5, 0.75, COMMON))
     upper = max(third + FENCE * (third - first), common, median + resolution)
     return LatencyStats(round(median), round(upper), len(without_outliers))
+
+
+def rounding(duration: Int64) -> str:
+    """Returns by how much durations in whole µs, of many activities, may be wrong together; "" if that is little."""
+    most_ns, total_ns = len(duration) * WHOLE, int(duration.sum())
+    if len(duration) < MANY or (duration % WHOLE).any() or most_ns <= MOST_ROUNDED * total_ns:
+        return ""
+    longer = f"{time_text(most_ns / 1000)} ({100 * most_ns / max(total_ns, 1):.0f} % of their time) longer"
+    what = f"{len(duration):,} activities may last up to {longer}, and latencies of launches are as uncertain"
+    return f"times are in whole µs, as PyTorch before 2.2 writes them: {what}"
 
 
 class LatencyColumns(NamedTuple):

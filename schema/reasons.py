@@ -70,6 +70,8 @@ class Reason(Enum):
     CLIPPED_OPS = "ops cut to the end of the op around them"
     ODD_OPS = "ops that were lost, or whose times or threads are wrong"
     TOO_LONG = "{} that last into what came after them on their thread or stream"  # of the kind of rows
+    OUT_OF_TURN = "activities that begin before their stream can run them"
+    CALLS_OF_ZERO_LENGTH = "calls, none of which lasts any time"
     ACTIVITIES_WITHOUT_CALL = "activities without a launch call"
     LAUNCHES_NOT_RECORDED = "activities whose launch call was lost"
     ACTIVITIES_OUTSIDE_OPS = "activities launched outside any op"

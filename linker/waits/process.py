@@ -80,6 +80,15 @@ class EventRecord(NamedTuple):
     waiting: StreamKey | None = None
 
 
+class RecordedWaits(NamedTuple):
+    """Calls that let a stream wait, the calls that recorded the events, and the numbers of both streams."""
+
+    call_row: Int64
+    recorder: Int64
+    waiting: Int64
+    awaited: Int64
+
+
 class SyncRecords:
     """What the trace says of synchronising calls: what each does, and the call that recorded its event, or -1."""
 
@@ -134,6 +143,13 @@ class SyncRecords:
         calls = np.flatnonzero(self._recorded_on >= 0)
         streams = ((call, self._queues.find(-1, int(self._recorded_on[call]))) for call in calls.tolist())
         return {call: stream for call, stream in streams if stream is not None}
+
+    def stream_waits(self) -> RecordedWaits:
+        """Returns the calls that let a stream wait and whose event record the trace names."""
+        calls = np.flatnonzero((self.kinds == SyncCall.STREAM_WAIT) & (self.recorder >= 0))
+        _, waiting, awaited, *_ = (np.asarray(column)[np.asarray(self._row_of_call)[calls]] for column in self._columns)
+        recorded_on = self._recorded_on[self.recorder[calls]]
+        return RecordedWaits(calls, self.recorder[calls], waiting, np.where(recorded_on >= 0, recorded_on, awaited))
 
     def awaited_stream(self, call: int) -> StreamKey | None:
         """Returns the stream that the trace names for the event record that it names for a call, None for unknown."""

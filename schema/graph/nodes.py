@@ -22,7 +22,8 @@ LOSSES: dict[str, AnyReason] = {
     "lost_launches": Reason.LAUNCHES_NOT_RECORDED, "launches_without_activity": Reason.LAUNCHES_WITHOUT_ACTIVITY,
     "ops_without_calls": Reason.OPS_WITHOUT_CALLS, "rows_too_long": Reason.TOO_LONG.of("rows"),
     "activities_without_length": Reason.ACTIVITIES_OF_ZERO_LENGTH, "odd_ops": Reason.ODD_OPS,
-    "activities_of_short_graphs": Reason.SHORT_GRAPHS,
+    "activities_of_short_graphs": Reason.SHORT_GRAPHS, "activities_out_of_turn": Reason.OUT_OF_TURN,
+    "calls_without_length": Reason.CALLS_OF_ZERO_LENGTH,
 }  # fmt: skip
 """Metadata that counts what the recording lacks, or has wrong, by the reason that linking gave."""
 STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
@@ -44,6 +45,7 @@ NEGATIVE = "durations below 0; a node cannot end before it starts, write the gra
 TWO_LENGTHS = "nodes whose duration_ns and duration_micros differ; trace-replay takes the first and simulators the second, so edit both"
 NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
 NO_KINDS = "nodes whose dependencies have no kind; what nodes waited for is not known, build the graph again"
+OUT_OF_TURN = "activities begin before the one before them on their stream has ended; streams or times are wrong, build the graph again"
 NO_HOST_TIME = "host nodes, which is all, last 0 ns; the host's time is not in the graph, build it again"
 DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the graph again"
 
@@ -235,6 +237,19 @@ class NodeColumns(SummaryRepr):
         return np.equal(self.integers("is_cpu_op", 0), 0) & ~self.is_delay
 
     @property
+    def out_of_turn(self) -> NodeIds:
+        """The activities that begin before the one before them on their stream has ended: a build cuts that one."""
+        is_built = str(self.metadata.get("tool")).startswith("execgraph") and self.metadata.get("target") == GENERIC
+        stream, start = self.integers("stream"), self.start_ns
+        is_on_stream = self.is_activity & (stream != ABSENT) & is_built & (CHANGED_BY not in self.metadata)
+        end, device = start + self.duration_ns, self.integers("device")
+        rows = np.flatnonzero(is_on_stream)
+        rows = rows[np.lexsort((end[rows], start[rows], stream[rows], device[rows]))]
+        before, after = rows[:-1], rows[1:]
+        is_same = (stream[before] == stream[after]) & (device[before] == device[after])
+        return NodeIds(self.id[after[is_same & (end[before] - start[after] > columns.ROUNDING)]])
+
+    @property
     def is_delay(self) -> Bool:
         """True for delays: time between the release of an activity and its start that no dependency explains."""
         return np.greater(self.integers("delay", 0), 0)
@@ -281,6 +296,7 @@ def problem_notes(nodes: NodeColumns, path: str) -> list[str]:
         TWO_LENGTHS: nodes.id[has_both & (np.abs(apart_ns) > 5_000)],
         NO_TYPE: nodes.id[(recorded >= 0) & (nodes.collective_types() != recorded)],
         NO_KINDS: nodes.id[has_no_kind],
+        OUT_OF_TURN: nodes.out_of_turn,
         NO_HOST_TIME: nodes.id[has_no_time],
         DANGLING: called[nodes.rows_of(NodeIds(nodes.ctrl_deps.values)) < 0],
     }

@@ -303,7 +303,8 @@ def lost_work(linked: LinkedTrace) -> str:
     if (alone := odd[Reason.LAUNCHES_WITHOUT_ACTIVITY]) > (MOST_LOST * launches or few):
         return f"{alone:,}{f' of {launches:,}' * bool(launches)} launch calls have no activity"
     least = dict.fromkeys((Reason.OPS_WITHOUT_CALLS, Reason.SHORT_GRAPHS, Reason.ACTIVITIES_OF_ZERO_LENGTH), few)
-    least |= dict.fromkeys((Reason.TOO_LONG, Reason.ODD_OPS, Reason.NODES_REMOVED), 0.0)
+    wrong_times = Reason.TOO_LONG, Reason.OUT_OF_TURN, Reason.CALLS_OF_ZERO_LENGTH
+    least |= dict.fromkeys((*wrong_times, Reason.ODD_OPS, Reason.NODES_REMOVED), 0.0)
     wrong = [(reason, count) for reason, count in odd.items() if count > least.get(reason.reason, count)]
     return " and ".join(f"{count:,} {in_words(reason)}" for reason, count in wrong)
 

@@ -14,7 +14,14 @@ import numpy as np
 from ...converter.ranks import Calls, recorded_calls
 from ...linker import readers
 from ...linker.communication import RECORD, ProcessGroups, is_communication_kernel
-from ...linker.contradictions import Contradiction, contradictions_in_traces, other_bytes, other_shapes, unnamed_kernels
+from ...linker.contradictions import (
+    Contradiction,
+    contradictions_in_traces,
+    other_bytes,
+    other_shapes,
+    rounded,
+    unnamed_kernels,
+)
 from ...linker.joining import launching_calls
 from ...linker.link import link_communication, noted, read_traces
 from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
@@ -199,6 +206,7 @@ def inspect(inspection: Inspection) -> tuple[Inspection, Exchanged | None]:
         if device is not None and not inspection.merged:
             found += contradictions_in_traces(host, device) + lost.contradictions(device)
             found += odd_ops(host, device, match)[1]
+            inspection.notes += rounded(device)
             if match is None or match.agreement >= SMALLEST_AGREEMENT:
                 trace, records = link_communication(host, device, match, inspection.rank)
                 exchanged = Exchanged(summarise_rank(trace), _collectives(inspection, trace))

@@ -68,6 +68,7 @@ def absence(work: Workload) -> str:
 def losses(graph: ExecutionGraph) -> Counts:
     """Returns what the recording of a graph lacks, or has wrong, by reason."""
     counts = Counts({reason: graph.number(name, 0) for name, reason in LOSSES.items()})
+    counts[Reason.OUT_OF_TURN] += len(graph.out_of_turn)
     if str(graph.metadata.get("tool")).startswith("execgraph") and len(graph):
         counts[Reason.NODES_REMOVED] = int(graph.id.max() - graph.id.min()) + 1 - len(graph)
     return counts.without_zeros()

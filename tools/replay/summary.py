@@ -11,6 +11,7 @@ from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
 from ...schema.graph import CollectiveType, DependencyKind
+from ...schema.machine import rounding
 from ...schema.reasons import Counts, Reason
 from .calls import Phase
 from .changes import MODULE, Bound, Matched, Named, Scale, matched
@@ -228,6 +229,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
     texts = {"differs": summary.differs, "absent": summary.absent, "lost": losses_in_words(work)}
+    texts["rounded"] = rounding(np.concatenate([graph.duration_ns for graph in work.graphs])[work.is_activity])
     lines += [f"{label:<15}{text}" for label, text in texts.items() if text]
     if makespan is not None and not makespan.is_clear:
         low, high = makespan.low_ns / 1000, makespan.high_ns / 1000

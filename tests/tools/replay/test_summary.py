@@ -90,6 +90,31 @@ def test_time_before_what_lost_its_launch_call_is_not_explained_and_what_if_says
     assert summarise(replay(g.build())).explained_pct is None
 
 
+def test_activities_beside_each_other_on_a_stream_are_not_of_a_build_and_what_if_says_so() -> None:
+    for stream, changes, found in ((7, {}, [2]), (8, {}, []), (7, {"changed_by": "gemm=2"}, [])):
+        g = GraphBuilder(rank=0, tool="execgraph 1", target="generic", **changes)
+        g.activity("gemm", 0, 40)
+        g.activity("relu", 30, 20, stream=stream)
+        graph = g.build()
+        assert graph.out_of_turn.tolist() == found
+        assert ("1 activities that begin before their stream can" in answered([graph], "gemm=0.5")) == bool(found)
+        assert (summarise(replay(graph)).explained_pct is None) == bool(found)
+
+
+def test_whole_microseconds_of_many_short_activities_are_said() -> None:
+    for count, duration_ns, is_said in (
+        (100, 3_000, True),
+        (99, 3_000, False),
+        (100, 3_001, False),
+        (100, 10_000, False),
+    ):
+        g = GraphBuilder(rank=0)
+        for number in range(count):
+            g.activity("relu", 20_000 * number, duration_ns)
+        replayed = replay(g.build())
+        assert ("up to 100.0 µs (33 % of their time) longer" in describe(replayed, summarise(replayed))) == is_said
+
+
 def test_overlapping_activities_of_a_stream_are_busy_once() -> None:
     g = GraphBuilder()
     root = g.host("op", 0, 5)
