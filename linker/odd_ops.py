@@ -21,6 +21,7 @@ MOST_ORPHANS = 0.2
 """Up to 8 % of the ops of sound traces begin after their caller, as host traces take hooks for callers."""
 LOST = "what these ops did and called, and the tensors that they used, are not known"
 UPDATE, BACKWARD = "Optimizer.step#", "autograd::engine"
+THREAD = "[pytorch|profiler|execution_trace|thread]"
 TIMES, ORDER = "durations, and what depends on them, are wrong", "the order of ops, and what ran at once, are wrong"
 Sign = tuple[int, str, str, str, str]
 """How many ops are odd, in which file and how, its meaning, and advice."""
@@ -79,13 +80,16 @@ def _beside(host: HostTrace, device: DeviceTrace, match: Match) -> Iterator[Sign
         yield orphans, path, what, TIMES, FOR_DURATIONS
     is_transfer = host.name.where(lambda name: name.startswith(TRANSFER))
     is_run = ~is_transfer[match.host_row]
-    thread, tid = ops.thread[match.device_row[is_run]], host.tid[match.host_row[is_run]]
-    groups = groupby(thread, tid)
-    order = np.lexsort((-groups.count(), thread[groups.first]))
-    moved = groups.count()[order[~is_group_start(thread[groups.first[order]])]]
-    if moved.sum() >= AGREEING:
-        what = f"{moved.sum():,} ops are on the threads of others, though they are of {len(moved)} more threads in {host.path}"
-        yield int(moved.sum()), path, what, ORDER, ADVICE
+    # a host trace numbers threads, and has a node for each, which is the parent of its outermost ops
+    is_outermost = is_run & np.isin(host.parent[match.host_row], host.id[host.name.equal(THREAD)])
+    for kind, numbers, rows in (("ops", host.tid, is_run), ("outermost ops", host.parent, is_outermost)):
+        thread, number = ops.thread[match.device_row[rows]], numbers[match.host_row[rows]]
+        groups = groupby(thread, number)
+        order = np.lexsort((-groups.count(), thread[groups.first]))
+        moved = groups.count()[order[~is_group_start(thread[groups.first[order]])]]
+        if moved.sum() >= AGREEING:
+            what = f"{moved.sum():,} {kind} are on the threads of others, though they are of {len(moved)} more threads in {host.path}"
+            yield int(moved.sum()), path, what, ORDER, ADVICE
     for file, other, position, matched, number, is_op in (
         (path, host.path, host.id, match.host_row, host.tid, are_ops(host.name)),
         (host.path, path, ops.start, match.device_row, ops.thread, np.ones(len(ops.start), np.bool_)),
