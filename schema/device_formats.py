@@ -11,6 +11,13 @@ CUPTI, NVTX = "CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS"
 """How tables of Nsight Systems begin, and the one of ranges."""
 THREADS = 1 << 24
 """What a process is shifted by in a serialised global id of Nsight Systems; threads have smaller numbers."""
+
+
+def process_of(number: int | None) -> int:
+    """Returns the process of a serialised global id, which holds that of the thread in its last bits."""
+    return (number or 0) // THREADS % THREADS
+
+
 COLUMNS = {
     "deviceId": "device", "contextId": "context", "streamId": "stream", "correlationId": "correlation",
     "graphNodeId": "graph node id", "bytes": "bytes",

@@ -20,6 +20,8 @@ from ..readers import Role
 from .arguments import WAIT, from_device, from_host, from_shapes, merge
 
 RECORD = "record_param_comms"
+CALL = re.compile(r"nccl[A-Z]\w*")
+"""The range of a call of NCCL, which has arguments where an export of Nsight Systems has its payload."""
 ANNOTATION = re.compile(r"(\w*ccl|mpi|ucc|c10d)::?(\w+)")
 COALESCED = "coalesced"
 BARRIER = "barrier"
@@ -34,7 +36,7 @@ SINGLE = (WAIT, "init", BARRIER, COALESCED)
 
 @dataclass(slots=True)
 class CollectiveOps:
-    """The `record_param_comms` ops with their arguments; `number` is the position of each op in `rows`, or -1. So many
+    """The records of collectives with their arguments; `number` is the position of each op in `rows`, or -1. So many
     kernels are `unnamed`: their arguments or the ops that launched them tell that they communicate, not their names.
     """
 
@@ -126,6 +128,15 @@ def collective_ops(
         if other_steps:
             by_host = msgspec.structs.replace(by_host, sequence=-1)
         recorded.append(merge(by_host, from_device(args)) if args else by_host)
+    named = {op: record for op, record in zip(rows.tolist(), recorded, strict=True) if record.name}
+    around, calls = columns.nearest(ops.name.equal(RECORD), parent), dict[int, Communication]()
+    for op in np.flatnonzero(ops.name.where(lambda name: bool(CALL.fullmatch(name)))).tolist():
+        args = arguments[Role.OP].get(int(device_row[op]))
+        if args and args.collective and int(around[op]) not in named:
+            calls[op] = from_device(args)
+    if calls:
+        # records without arguments may be of anything
+        rows, recorded = OpRows(np.array([*named, *calls])), [*named.values(), *calls.values()]
     collectives = CollectiveOps(rows, recorded, parent, ops, arguments, device_row)
     recorded[:] = map(collectives.by_tensors, rows.tolist(), recorded)
     # some versions record the all-reduce of one element within the record of a barrier: it is that barrier
@@ -266,7 +277,18 @@ def _joined(parts: list[Communication]) -> Communication:
         out_elements = integer(sum(max(part.out_elements, 0) for part in parts), -1)
         return msgspec.structs.replace(first, in_elements=in_elements, out_elements=out_elements)
     shared = ("dtype", "group", "description", "group_size", "ranks", "sequence")
-    return Communication(name=COALESCED, **{name: getattr(first, name) for name in shared}, coalesced=parts)
+    common = {name: getattr(first, name) for name in shared}
+    sent, received = (
+        {part.group_rank: max(part.in_elements, part.out_elements, 0) for part in parts if part.name == name}
+        for name in ("send", "recv")
+    )
+    members = range(first.group_size if first.group_size >= 0 else len(sent))
+    if len(parts) == 2 * len(members) > 2 and sent.keys() == received.keys() == {*members}:
+        # each rank, itself included, sends to each
+        in_split, out_split = ([each[peer] for peer in members] for each in (sent, received))
+        common |= {"in_elements": sum(in_split), "out_elements": sum(out_split), "group_size": len(members)}
+        return Communication(name="all_to_all", in_split=in_split, out_split=out_split, **common)
+    return Communication(name=COALESCED, **common, coalesced=parts)
 
 
 def awaited_collectives(

@@ -21,8 +21,8 @@ from ...schema.io import STANDARD_STREAM, is_compressed, open_input, state_of
 
 MAGIC = b"SQLite format 3\x00"
 LONGEST_TEXT = 1 << 16
-TEXTS = {"text", "name", "value", "string", "completionSignal"}
-"""The columns that hold texts; of all others the integers are read."""
+TEXTS = {"text", "name", "value", "string", "completionSignal", "binaryData"}
+"""The columns that hold texts, or bytes; of all others the integers are read."""
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 FUNCTIONS, PRAGMAS = {"coalesce", "count", "like", "substr"}, {"table_info"}
 """The functions that queries here need. All others are refused, as the schema of the file could call them."""

@@ -227,6 +227,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     trace.merged = trace.merged or _named_ranks(events.named_processes, top)
     trace = in_order(within_a_recording(trace))
     trace.notes += unmarked_steps(trace)
+    trace.notes += [f"{path}: {note}" for note in (top.notes if isinstance(top.notes, list) else [])]
     trace.skipped.add(damage.dropped)
     for name, count in (top.not_read if isinstance(top.not_read, dict) else {}).items():
         trace.skipped[reason_called(str(name)[:LONGEST_REASON])] += max(0, integer(count, 0))

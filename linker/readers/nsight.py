@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from ...schema import device_formats as formats
-from ...schema.device_formats import CUPTI, NVTX, THREADS
+from ...schema.device_formats import CUPTI, NVTX, THREADS, process_of
 from ...schema.linked import FOREVER
 from ...schema.reasons import Counts, Reason
 from .database import Database
 from .kineto_rows import Row, complete, labels, on_lanes, text_of
+from .nccl_payloads import Payloads
 
 KERNELS, COPIES, SETS, GRAPHS = WORK = tuple(CUPTI + kind for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 CALLS, SYNCS, EVENTS = (CUPTI + kind for kind in ("RUNTIME", "SYNCHRONIZATION", "CUDA_EVENT"))
@@ -45,11 +46,11 @@ def is_nsight(database: Database) -> bool:
     return any(table == NVTX or table.startswith(CUPTI) for table in database.tables)
 
 
-def launching_processes(database: Database) -> list[int]:
+def _launching_processes(database: Database) -> list[int]:
     """Returns the processes whose work ran on devices, ascending; without any, those with calls or ranges."""
     for tables, column in ((WORK, "globalPid"), ((CALLS, NVTX), "globalTid")):
         present = (table for table in tables if column in database.columns(table))
-        if processes := {_process(number) for table in present for number in database.different(column, table)}:
+        if processes := {process_of(number) for table in present for number in database.different(column, table)}:
             return sorted(processes)
     return []
 
@@ -65,11 +66,10 @@ def _base_time(database: Database) -> int:
 
 def transcode_nsight(database: Database) -> Iterator[bytes]:
     """Yields a database as the text of a Kineto trace; DataError for a damaged one, or without CUDA and NVTX rows."""
-    rows, if_empty = _Rows(database), "holds no row of CUDA or NVTX; record with nsys profile --trace=cuda,nvtx"
+    rows = _Rows(database)
+    if_empty = f"{database.path}: holds no row of CUDA or NVTX; record with nsys profile --trace=cuda,nvtx"
     every_row = chain(labels(rows.processes), rows.calls(), rows.ranges(), rows.work(), rows.waits())
-    yield from text_of(
-        lambda: _top_level(database), every_row, lambda: _not_read(database), f"{database.path}: {if_empty}"
-    )
+    yield from text_of(lambda: _top_level(database), every_row, lambda: _not_read(database, rows.payloads), if_empty)
 
 
 def _top_level(database: Database) -> Row:
@@ -82,8 +82,8 @@ def _top_level(database: Database) -> Row:
     return named | {"baseTimeNanoseconds": _base_time(database), "deviceProperties": devices}
 
 
-def _not_read(database: Database) -> Row:
-    """Returns how many rows of events are not transcoded, by what they are."""
+def _not_read(database: Database, payloads: Payloads) -> Row:
+    """Returns how many rows of events are not transcoded, by what they are, and notes on payloads."""
     others = (table for table in sorted(database.tables - USED) if TIMES & database.columns(table))
     queries = {f"table {table}"[:40]: (table, "TRUE") for table in others}
     if "eventType" in database.columns(NVTX):
@@ -94,12 +94,8 @@ def _not_read(database: Database) -> Row:
     for name, (table, where) in queries.items():
         [(count,)] = database.read(f'SELECT count(*) FROM "{table}" WHERE {where}')
         counts[Reason.NOT_READ.of(name)] = count
-    return {"notRead": counts.without_zeros().in_words()}
-
-
-def _process(number: int | None) -> int:
-    """Returns the process of a serialised global id, which holds that of the thread in its last bits."""
-    return (number or 0) // THREADS % THREADS
+    counts[Reason.NOT_READ.of("payloads of NCCL")] = payloads.unread
+    return {"notRead": counts.without_zeros().in_words(), "notesOfReader": [*payloads.notes()]}
 
 
 def _label(labels: tuple[str, ...], number: int | None) -> str:
@@ -110,7 +106,8 @@ class _Rows:
     """The rows of a database, kind by kind; an event is a row of one of its tables, by column."""
 
     def __init__(self, database: Database) -> None:
-        self._database, self.processes = database, launching_processes(database)
+        self._database, self.payloads = database, Payloads(database, _launching_processes(database))
+        self.processes = self.payloads.processes
         self._names = database.texts("StringIds", "value", *NAMED)
 
     def _events(self, table: str, *further: str, where: str = "TRUE") -> Iterator[Row]:
@@ -123,7 +120,7 @@ class _Rows:
     def _row(self, category: str, name: str, event: Row, **more: Any) -> Row:
         """Returns the row of an event on its thread or device; one that has no end has no duration."""
         process, thread = event["globalTid"] or event["globalPid"], event["globalTid"]
-        place = _process(process), (thread or 0) % THREADS
+        place = process_of(process), (thread or 0) % THREADS
         if thread is None and event["deviceId"] is not None:
             of_process = len(self.processes) > 1 and process is not None
             place = place[0] if of_process else event["deviceId"], event["streamId"] or 0
@@ -140,8 +137,8 @@ class _Rows:
     def ranges(self) -> Iterator[Row]:
         """Yields NVTX ranges: those that PyTorch makes of ops as such, those that need not nest on lanes that do."""
         apart = []
-        for event in self._events(NVTX, "eventType", "text", "textId", where=f"eventType IN {RANGES}"):
-            process, start, end = _process(event["globalTid"]), event["start"] or 0, event["end"]
+        for event in self._events(NVTX, "eventType", "text", "textId", "binaryData", where=f"eventType IN {RANGES}"):
+            process, start, end = process_of(event["globalTid"]), event["start"] or 0, event["end"]
             name = str(event["text"] or self._name(event["textId"]))
             if event["eventType"] in START_END and 0 <= start <= (-1 if end is None else end) < FOREVER:
                 apart.append((process, start, end, name))
@@ -153,7 +150,7 @@ class _Rows:
         """Returns a range as an annotation, or as the op of which PyTorch made it."""
         of_op = OF_PYTORCH.fullmatch(text)
         if of_op is None or not (of_op["sequence"] or of_op["id"]):
-            return self._row("user_annotation", text, event)
+            return self._row("user_annotation", text, event, **self.payloads.args(text, event["binaryData"]))
         numbers = {"Sequence number": of_op["sequence"], "Record function id": of_op["id"]}
         args: Row = {name: int(number) for name, number in numbers.items() if number}
         with suppress(msgspec.DecodeError, TypeError):

@@ -196,3 +196,4 @@ class DeviceFile(msgspec.Struct):
     window: Any = msgspec.field(name=WINDOW, default="")
     merged: list[MergedRank] = msgspec.field(name="mergedRanks", default_factory=list)
     not_read: Any = msgspec.field(name="notRead", default=None)
+    notes: Any = msgspec.field(name="notesOfReader", default=None)

@@ -82,22 +82,6 @@ def test_the_graph_chains_streams_and_follows_the_links(tmp_path: Path, which: s
     assert nodes.replay_error() == 0
 
 
-@IN_EVERY_DIALECT
-def test_ops_without_links_make_a_graph_of_streams(tmp_path: Path, which: str) -> None:
-    ops = [Op("first", EPOCH, EPOCH + 5000), Op("second", EPOCH + 5000, EPOCH + 9000)]
-    linked = link(None, read(tmp_path, which, [*ops, Op("aside", EPOCH, EPOCH + 100, queue=7)]))
-    assert linked.report.oddities == {Reason.ACTIVITIES_WITHOUT_CALL: 3}
-    nodes = convert_linked(linked, EPOCH)
-    assert nodes.edges(DependencyKind.STREAM_ORDER) == {("first", "second")}
-
-
-@pytest.mark.parametrize("which", [LITE, RPD_2])
-def test_the_stream_is_the_hardware_queue_where_it_is_recorded(tmp_path: Path, which: str) -> None:
-    placed = [{"queue": 140_000, "hwq": 3}, {"queue": 5}, {"gpu": 1, "hwq": 3}]
-    trace = read(tmp_path, which, [Op("k", EPOCH, EPOCH + 1, **place) for place in placed])
-    assert [row[2:4] for row in rows(trace)] == [(0, 3), (0, 5), (1, 3)]
-
-
 def test_a_graph_launch_owns_all_its_activities(tmp_path: Path) -> None:
     ops = [Op(name, EPOCH + 10 * n, EPOCH + 10 * n + 5, caller=1) for n, name in enumerate("abc")]
     trace = read(tmp_path, RPD_3, ops, [Api("hipGraphLaunch", EPOCH - 9, EPOCH - 5)])
@@ -126,15 +110,6 @@ def test_what_is_no_work_is_counted(tmp_path: Path) -> None:
         Reason.LINKS_OF_ABSENT_OPS: 1,
         Reason.FURTHER_LAUNCH_LINKS: 1,
     }
-
-
-def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path) -> None:
-    ops = [Op("a", EPOCH, EPOCH + 5, caller=1), Op("b", EPOCH, EPOCH + 7, caller=2)]
-    api = [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=70), Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=60)]
-    trace = read(tmp_path, RPD_2, ops, api)
-    with pytest.raises(DataError, match=r"ranks 0, 1 \(2 rank labels"):
-        link(None, trace)
-    assert [link(None, trace, rank).activities.name[0] for rank in (0, 1)] == ["b", "a"]
 
 
 def test_a_file_merged_of_processes_that_do_not_tell_their_ops_is_refused(tmp_path: Path) -> None:
@@ -174,17 +149,6 @@ def test_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match="damaged database"):
         read_device_trace(str(path))
-
-
-def test_text_where_numbers_belong_does_no_harm(tmp_path: Path) -> None:
-    path = step(tmp_path / "t.db", RPD_2)
-    sql(
-        path, f"UPDATE rocpd_op SET start = 'x' || '{EPOCH}' WHERE id = 1; UPDATE rocpd_op SET end = NULL WHERE id = 2;"
-    )
-    trace = read_device_trace(str(path))
-    assert [row[0] for row in rows(trace)] == ["gemm.kd", "ncclDevKernel_Generic"]
-    assert trace.activities.start[0] == 0
-    assert trace.skipped == {Reason.ZERO_LENGTH_OPS: 1}
 
 
 def test_nothing_is_written_beside_a_file_that_its_writer_left_in_wal_mode(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
     calls = replace(calls, start_ns=start + linked.info.base_time_ns, end_ns=end + linked.info.base_time_ns)
     steps = tuple(sorted(step_starts(linked.ops.name, linked.ops.start)))
     recorded = [span[-1] for span in placed]
-    members = np.where(calls.is_message, 2, ints(len(each.ranks) or max(each.group_size, 1) for each in recorded))
+    members = np.where(calls.is_message, 2, ints(len(each.ranks) or each.group_size or -1 for each in recorded))
     kinds = zip(recorded, calls.kind.tolist(), members.tolist(), strict=True)
     arrivals = Arrivals(
         calls.groups, **calls.columns, exposed=exposed, members=members,
@@ -120,7 +120,7 @@ def _size(recorded: Communication, kind: int, members: int) -> int:
     inputs, outputs = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
     elements = max(inputs, outputs)
     if kind in OF_ALL_MEMBERS and min(inputs, outputs) == 0:
-        elements *= members if (kind == CollectiveType.ALL_GATHER) == (inputs > 0) else 1
+        elements *= max(members, 0) if (kind == CollectiveType.ALL_GATHER) == (inputs > 0) else 1
     return elements * _element_bytes(recorded.dtype)
 
 
@@ -181,13 +181,14 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
     splits = [[*chain.from_iterable(arrivals.splits[rows])] for rows in groups.rows()]
     imbalance = [max(each) * len(each) / sum(each) if sum(each) else np.nan for each in splits]
     bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
-    bus_bandwidth = bandwidth * bus_share(arrivals.kind[first], arrivals.members[first])
+    members = arrivals.members[first]
+    bus_bandwidth = bandwidth * bus_share(arrivals.kind[first], members)
     columns: Columns = {
         "group": collectives.labels, "sequence": arrivals.sequence[first], "repetition": arrivals.occurrence[first],
         "collective": arrivals.name[first].tolist(), "dtype": arrivals.dtype[first].tolist(),
-        "members": arrivals.members[first], "present": present,
+        "members": members, "present": present,
         "missing": [", ".join(map(str, lacking)) for lacking in missing],
-        "size": Quantity("B", np.where(no_size, np.nan, size)), "latency": us(latency),
+        "size": Quantity("B", np.where(no_size | (size + members < 0), np.nan, size)), "latency": us(latency),
         "start_skew": us(np.where(shared & (end_apart <= MOST_APART_NS), start_apart, np.nan)),
         "straggler": np.where(shared, arrivals.rank[collectives.last], -1),
         "algorithm_bandwidth": Quantity("GB/s", bandwidth), "bus_bandwidth": Quantity("GB/s", bus_bandwidth),
@@ -208,7 +209,7 @@ def bus_share(kind: npt.ArrayLike, members: npt.ArrayLike) -> Floats:
     >>> bus_share([CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, -1], [4, 4, 4]).tolist()
     [1.5, 0.75, 1.0]
     """
-    members = np.asarray(members)
+    members = np.where(np.asarray(members) > 0, members, np.nan)
     others, kind = (members - 1) / members, np.asarray(kind)
     return np.where(kind == CollectiveType.ALL_REDUCE, 2 * others, np.where(np.isin(kind, PARTS_OF_ALL), others, 1.0))
 

@@ -1,12 +1,15 @@
 """Writes a generated device trace as Nsight Systems exports its reports: an SQLite database.
 
-Ops are NVTX ranges as of PyTorch's emit_nvtx. A host trace holds collectives, groups and arguments beyond shapes.
+Ops are NVTX ranges as of PyTorch's emit_nvtx, with ranges of NCCL in those of collectives. A host trace holds dtypes,
+names of groups, and arguments beyond shapes.
 """
 
 import json
 import re
 import shutil
 import sqlite3
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -17,12 +20,21 @@ from typing import Any
 from ...schema import device_formats as formats
 from ...schema.columns import Interner
 from ...schema.device_formats import CUPTI, NVTX, THREADS
+from ...schema.dtypes import bytes_per_element
 from ...schema.io import open_output
 
 PUSH_POP = 59
 KINDS = re.compile(r"(\w+) (?:(\w+) )?\((\w+)(?: -> (\w+))?\)")
 """The name of a copy, or of setting memory."""
 Row = dict[str, Any]
+DOMAIN, CALL_NS = 1, 10
+"""That of NCCL's ranges, and how long they last."""
+FIELDS = ((18, "NCCL communicator ID", None), (22, "Message size [bytes]", 8), (5, "Peer rank", 16))
+"""The type, name and place of each field of the payload of a message; the first ones are those of a collective."""
+OF_NEW = (FIELDS[0], (5, "No. of ranks", 8), (5, "Rank", 12), (5, "CUDA device", 16))
+SCHEMAS = {"<QQ": (16_777_220, FIELDS[:2]), "<QQi4x": (16_777_226, FIELDS), "<Qiii4x": (16_777_218, OF_NEW)}
+"""The schema and fields of payloads by their layout."""
+CALLS = {"allreduce": "AllReduce", "_allgather_base": "AllGather", "_reduce_scatter_base": "ReduceScatter"}
 
 
 def write_nsight_export(path: str, head: Row, rows: Iterator[str]) -> None:
@@ -43,7 +55,12 @@ def _rows_of_tables(head: Row, rows: Iterator[str]) -> Iterator[tuple[str, Row]]
     yield "TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": head.get("baseTimeNanoseconds", 0)}
     for device in head["deviceProperties"]:
         yield "TARGET_INFO_GPU", {column: device.get(name) for column, name in formats.OF_DEVICES.items()}
+    for schema, fields in SCHEMAS.values():
+        for index, field in enumerate(fields):
+            of_field = dict(zip(("type", "name", "offset"), field, strict=True))
+            yield "NVTX_PAYLOAD_SCHEMA_ENTRIES", {"domainId": DOMAIN, "schemaId": schema, "idx": index} | of_field
     texts, process = Interner[str](), 0
+    rank, communicators = head.get("distributedInfo", {}).get("rank", 0), set[int]()
     call_start, records = dict[int, int](), dict[int, Row]()
     for text in rows:
         row = json.loads(text, parse_float=Decimal)
@@ -59,7 +76,14 @@ def _rows_of_tables(head: Row, rows: Iterator[str]) -> Iterator[tuple[str, Row]]
             "globalPid": process
         }
         if category in ("cpu_op", "user_annotation"):
-            yield NVTX, on_thread | {"eventType": PUSH_POP, "text": _text_of_range(name, args)}
+            of_range = {"eventType": PUSH_POP, "domainId": 0, "binaryData": None, "text": _text_of_range(name, args)}
+            yield NVTX, on_thread | of_range
+            for number, (call, layout, *values) in enumerate(_calls(name, args, rank, communicators)):
+                begin = {"start": start + CALL_NS * number, "end": start + CALL_NS * (number + 1)}
+                payload, schema = struct.pack(layout, *values), SCHEMAS[layout][0]
+                payload = struct.pack("<4Q", DOMAIN, schema, len(payload), 32) + payload
+                of_call = {"domainId": DOMAIN, "binaryData": payload, "text": f"nccl{call}"}
+                yield NVTX, on_thread | of_range | begin | of_call
         elif category == "cuda_runtime":
             call_start[args["correlation"]] = start
             yield (
@@ -93,6 +117,32 @@ def _rows_of_tables(head: Row, rows: Iterator[str]) -> Iterator[tuple[str, Row]]
         yield f"{CUPTI}CUDA_EVENT", {"timestamp": call_start[number]} | row
     for number, text in enumerate(texts):
         yield "StringIds", {"id": number, "value": text}
+
+
+def _calls(name: str, args: Row, rank: int, communicators: set[int]) -> Iterator[tuple[Any, ...]]:
+    """Yields NCCL's calls for a record, the layout of their payloads and the values; a group's first one makes it."""
+    if name != "record_param_comms" or "Process Group Name" not in args:
+        return
+    message, peer, new = SCHEMAS
+    size, first, stride = (args[key] for key in ("Group size", "Global rank start", "Global rank stride"))
+    communicator = zlib.crc32(f"{args['Process Group Name']} {size} {first} {stride}".encode())
+    if communicator not in communicators:
+        communicators.add(communicator)
+        yield "CommInitRank", new, communicator, size, (rank - first) // stride, 0
+    collective, item = args["Collective name"], bytes_per_element(args["dtype"])
+    sent, received = (item * args[f"{side} msg nelems"] for side in ("In", "Out"))
+    splits = [args[f"{side} split size"] for side in ("In", "Out")]
+    if collective in CALLS:
+        yield CALLS[collective], message, communicator, min(sent, received)
+    elif collective in ("send", "recv"):
+        yield collective.title(), peer, communicator, sent, args["Rank"]
+    elif "..." in splits[0]:
+        # Kineto's rows leave out further sizes
+        yield "AlltoAll", message, communicator, sent // size
+    else:
+        for number, parts in enumerate(zip(*map(json.loads, splits), strict=True)):
+            for call, count in zip(("Send", "Recv"), parts, strict=True):
+                yield call, peer, communicator, item * count, number
 
 
 def _text_of_range(name: str, args: Row) -> str:

@@ -54,7 +54,7 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
     if process.error:
         yield Finding(WRONG, [process.name], process.error, "record it again, or leave the file out")
         return
-    advice = "what can be read is used: copy or record it again" if process.damaged else "nothing to do"
+    advice = "what can be read is used: copy or record it again" if process.damaged else ""
     for note in process.notes:
         yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, note), advice)
     for contradiction in process.contradictions or ():

@@ -17,7 +17,7 @@ BYTES = "B"
 ARROW = " → "
 IDENTITIES = {
     "rank", "to_rank", "device", "on_device", "stream", "tid", "thread", "node", "op", "correlation", "sequence",
-    "repetition", "straggler", "depth",
+    "repetition", "straggler", "depth", "members",
 }  # fmt: skip
 """Columns whose numbers are identifiers; -1 stands for none."""
 NOTHING = "–"

@@ -90,12 +90,6 @@ def test_only_tables_are_read_and_not_for_ever(database: Opened, query: str) -> 
         list(made.read(query))
 
 
-def test_a_view_in_the_place_of_a_table_is_named(database: Opened) -> None:
-    endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, i AS pid FROM n"
-    with pytest.raises(DataError, match="rocpd_api is no table of it"):
-        dialect(database(f"{NEEDED} CREATE VIEW rocpd_api AS {endless};"))
-
-
 def test_a_table_with_triggers_and_indexes_is_read_as_any(database: Opened) -> None:
     made = database(
         "CREATE TABLE t (id, a); INSERT INTO t VALUES (1, 5); CREATE INDEX i ON t (hex(zeroblob(a)));"
@@ -262,15 +256,6 @@ def test_ops_of_no_length_leave_the_others_their_categories(tmp_path: Path) -> N
     ops = [Op("k", EPOCH, EPOCH), Op("c", EPOCH, EPOCH + 1, type="CopyHostToDevice"), Op("k", EPOCH + 2, EPOCH + 3)]
     found = read_device_trace(str(write_database(tmp_path / "t.db", RPD_2, ops))).activities
     assert [*found.category] == ["gpu_memcpy", "kernel"]
-
-
-def test_ranges_that_follow_each_other_or_begin_together_share_a_lane(tmp_path: Path) -> None:
-    spans = [(0, 50), (0, 100), (50, 100), (100, 200), (150, 201), (200, 210)]
-    ranges = [Range(str(number), EPOCH + start, EPOCH + end) for number, (start, end) in enumerate(spans)]
-    trace = read_device_trace(str(write_database(tmp_path / "t.db", LITE, [Op("k", EPOCH, EPOCH + 1)], ranges=ranges)))
-    assert [int(trace.ops.name[row]) for row in range(6)] == [1, 0, 2, 3, 4, 5]
-    assert trace.ops.thread.tolist() == [0, 0, 0, 0, 1, 0]
-    assert (trace.ops.rf_id.tolist(), trace.ops.event_index.tolist()) == ([0] * 6, [-1] * 6)
 
 
 def test_ranges_without_a_process_are_of_the_files(tmp_path: Path) -> None:
