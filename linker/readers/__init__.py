@@ -9,3 +9,4 @@ from .device_rows import (
 from .device_trace import OWN_FILES, merged_ranks, merging_signs, one_rank, ranks_of_processes, read_device_trace
 from .formats import NoTraceError, is_transcoded, open_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
+from .kineto_rows import FIRST_DEPENDENCY

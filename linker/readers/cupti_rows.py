@@ -1,5 +1,6 @@
 """Reads what PyTorch's CUPTI backend writes in another way than Kineto: names of copies, and dependencies in graphs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,13 @@ from ...schema.device_formats import EVENT_IN_GRAPH, MEMORY_KINDS
 from ...schema.linked import Activities, kineto
 from ...schema.reasons import Reason
 from .device_rows import DeviceTrace, RecordedDependencies, select
-from .flows import CATEGORY, CORRELATED, ID, IS_END, PROCESS, Flows, rows_at
+from .flows import CATEGORY, CORRELATED, ID, IS_END, PROCESS, THREAD, TIME, Flows, rows_at
 from .kineto_rows import FIRST_DEPENDENCY
 
 NAMED_BY_ARGUMENTS = ("Memcpy", "Memset")
 EVENTS_IN_A_ROW = 64
+Threads = Callable[[Int64], Int64]
+"""Returns the threads that rows had before a merge, which shows rows that cross on lanes of their own."""
 
 
 def activity_name(event: kineto.Event | kineto.ExactEvent) -> str:
@@ -37,26 +40,27 @@ def _memory(kind: Any) -> str:
     return MEMORY_KINDS[kind] if is_number else str(kind or MEMORY_KINDS[0]).replace("_", " ").title()
 
 
-def with_dependencies(device: DeviceTrace, flows: Flows, lane: Int64, pad: bool) -> DeviceTrace:
+def with_dependencies(device: DeviceTrace, flows: Flows, thread: Int64, pad: bool, recorded: Threads) -> DeviceTrace:
     """Returns the trace with the dependencies by flows; what follows events of graphs depends on what they follow."""
     activities = device.activities
     in_graph = np.flatnonzero(activities.graph_node >= 0)
 
-    def between(points: Int64) -> Int64:
+    def between(points: Int64) -> Bool:
         # launch flows of merged traces may have such ids, too
-        of_device = np.isin(points[PROCESS], activities.process)
-        return points[:, (points[CATEGORY] == CORRELATED) & (points[ID] >= FIRST_DEPENDENCY) & of_device]
+        is_graphs: Bool = (points[CATEGORY] == CORRELATED) & (points[ID] >= FIRST_DEPENDENCY)
+        return is_graphs & np.isin(points[PROCESS], activities.process)
 
     def nodes_at(time: Int64, points: Int64) -> Int64:
-        places = [column[in_graph] for column in (activities.process, lane, time)]
-        return np.append(in_graph, -1)[rows_at(places, [*between(points)[PROCESS:]])]
+        places = [column[in_graph] for column in (activities.process, recorded(thread), time)]
+        return np.append(in_graph, -1)[rows_at(places, (points[PROCESS], recorded(points[THREAD]), points[TIME]))]
 
     begin, end = flows.pairs(pad)
-    source, target = nodes_at(activities.end, begin), nodes_at(activities.start, end)
+    both = between(begin) & between(end)
+    source, target = nodes_at(activities.end, begin[:, both]), nodes_at(activities.start, end[:, both])
     found = (source >= 0) & (target >= 0) & (source != target)
     found &= activities.correlation[source] == activities.correlation[target]
     ends = flows.rows(pad)
-    device.oddities[Reason.FLOWS_OF_NO_ACTIVITY] += between(ends[:, ends[IS_END] == 0]).shape[1] - int(found.sum())
+    device.oddities[Reason.FLOWS_OF_NO_ACTIVITY] += int((between(ends) & (ends[IS_END] == 0)).sum() - found.sum())
     is_event = activities.category.equal(EVENT_IN_GRAPH)
     source, target = _without_events(source[found], target[found], is_event)
     node, launch = activities.graph_node, activities.correlation[source]

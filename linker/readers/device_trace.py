@@ -223,7 +223,9 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         recording_start=min(events.recordings, default=None), read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
     )  # fmt: skip
     trace.notes += [f"{path}: {note}" for note in notes_on_times(events.rows.values(), pad)]
-    trace = with_dependencies(trace, events.flows, events.rows[Role.ACTIVITY].column("thread"), pad["start"])
+    lanes = {lane: thread for record in top.merged for lane, thread in record.threads.items()}
+    thread, recorded = events.rows[Role.ACTIVITY].column("thread"), partial(_mapped, original=lanes)
+    trace = with_dependencies(trace, events.flows, thread, pad["start"], recorded)
     trace.merged = trace.merged or _named_ranks(events.named_processes, top)
     trace = in_order(within_a_recording(trace))
     trace.notes += unmarked_steps(trace)

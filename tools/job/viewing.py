@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...linker.readers import DEVICE_SIDE_WAITS, Role, open_trace, role_of
+from ...linker.readers import DEVICE_SIDE_WAITS, FIRST_DEPENDENCY, Role, open_trace, role_of
 from ...schema import linked
 from ...schema.columns import ABSENT, Int64, Interner, ThreadIntervals, nesting_lanes
 from ...schema.errors import Damage
@@ -63,7 +63,7 @@ class Lanes:
         self.of_row: dict[int, int] = {}
         self.numbers: dict[tuple[Thread, int], int] = {}
         self._first = first
-        self._starts = defaultdict[Thread, dict[int, int]](dict)
+        self._starts, self._ends = (defaultdict[Thread, dict[int, int]](dict) for _ in range(2))
         codes, columns, count = Interner[Thread](), [np.empty((4, 0), np.int64)], 0
         for piece in pieces:
             rows = [(row_number, row) for row_number, row in enumerate(piece, count) if row.ph == "X"]
@@ -78,17 +78,18 @@ class Lanes:
         for row in np.flatnonzero(depth).tolist():
             beside = names[thread[row]]
             lane = self.numbers.setdefault((beside, int(depth[row])), self.end)
-            self.of_row[int(number[row])] = self._starts[beside][int(start[row])] = lane
+            self.of_row[int(number[row])] = lane
+            self._starts[beside][int(start[row])] = self._ends[beside][int(end[row])] = lane
 
     @property
     def end(self) -> int:
         """The number after that of the last lane."""
         return self._first + len(self.numbers)
 
-    def of_flow(self, thread: Thread, time: bytes) -> int | None:
-        """Returns the lane of the row that a flow begins or ends with."""
-        starts = self._starts.get(thread)
-        return starts.get(int(linked.exact_times([time]).ns[0])) if starts else None
+    def of_flow(self, thread: Thread, time: bytes, at_end: bool) -> int | None:
+        """Returns the lane of the row at whose start, or end, a flow begins or ends."""
+        times = (self._ends if at_end else self._starts).get(thread)
+        return times.get(int(linked.exact_times([time]).ns[0])) if times else None
 
 
 def _times(numbers: list[bytes]) -> Int64:
@@ -161,7 +162,9 @@ class RankRows:
             return self._metadata(row, recorded)
         lane = self.lanes.of_row.get(number)
         if phase in FLOWS:
-            lane = self.lanes.of_flow(Thread(recorded, bytes(thread)), bytes(row.get("ts", NULL)))
+            # dependencies begin where an activity ends
+            at_end = phase == FLOWS[0] and linked.integer(json_value(row.get("id", NULL)), 0) >= FIRST_DEPENDENCY
+            lane = self.lanes.of_flow(Thread(recorded, bytes(thread)), bytes(row.get("ts", NULL)), at_end)
         if lane is not None:
             row["tid"] = _raw(lane)
         if "ts" in row and self._shift_us:

@@ -23,9 +23,12 @@ from execgraph.schema.errors import DataError
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import TABLES_AND_QUERIES, merge_for_counting, merge_for_viewing
 from execgraph.tools.trace_files import RankFile
+from support.cupti_backend import dependencies_of, rewritten
 from support.databases import DIALECTS, LITE, Op, write_database
 from support.folders import TESTS
 from support.reports import ACTIVITIES, Jobs, merged, process_database, ranks_in, recorded_activities, rows_of
+
+from benchmarks import programs
 
 
 def names_of(trace: dict[str, Any]) -> dict[int, str]:
@@ -112,12 +115,6 @@ def test_metadata_of_every_rank_is_kept(jobs: Jobs, viewed: dict[str, Any]) -> N
         assert (record["rank"], record["file"], record["metadata"]) == (rank, path.name, own)
     labels = [row["args"]["labels"] for row in viewed["traceEvents"] if row["name"] == "process_labels"]
     assert labels == ["CPU", "GPU 0", "CPU", "GPU 1"]
-
-
-def test_equal_inputs_give_equal_bytes(jobs: Jobs, tmp_path: Path) -> None:
-    for name in ("a.json.gz", "b.json.gz"):
-        merge_for_viewing(ranks_in(jobs(2)), str(tmp_path / name))
-    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
 
 
 def test_ids_that_mean_none_stay_what_they_are(tmp_path: Path) -> None:
@@ -326,6 +323,7 @@ def overlapping(folder: Path) -> Path:
         row("kernel", "long", 100, 20, correlation=1), row("kernel", "early", 110, 20, correlation=2),
         row("kernel", "third", 115, 20, correlation=3), row("kernel", "after", 140, 5, correlation=4),
         {"ph": "f", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": 2, **places["kernel"], "ts": 110},
+        {"ph": "s", "cat": "ac2g", "name": "dependency", "id": 1 << 40, **places["kernel"], "ts": 130},
     ]  # fmt: skip
     path = folder / "device_rank0.json"
     path.write_text(json.dumps({"distributedInfo": {"rank": 0}, "traceEvents": rows}))
@@ -337,11 +335,23 @@ def test_rows_that_cross_others_of_their_thread_are_shown_beside_it(tmp_path: Pa
     trace = merged(tmp_path, tmp_path / "merged.json")
     assert crossing(rows_of(before)) == 3 and crossing(rows_of(trace)) == 0
     lanes = {row["tid"]: row["args"]["name"] for row in trace["traceEvents"] if row["name"] == "thread_name"}
-    shown = {row["name"]: lanes.get(row["tid"]) for row in trace["traceEvents"] if row["ph"] in "Xf"}
+    shown = {row["name"]: lanes.get(row["tid"]) for row in trace["traceEvents"] if row["ph"] in "Xfs"}
     assert [shown[name] for name in ("long", "early", "third", "after")] == [
         "stream 7", "stream 7 · 2", "stream 7 · 3", "stream 7",
     ]  # fmt: skip
-    assert shown["ac2g"] == shown["early"]
+    assert shown["ac2g"] == shown["dependency"] == shown["early"]
+
+
+def test_dependencies_in_graphs_whose_work_shares_a_lane_stay_as_they_are(tmp_path: Path) -> None:
+    run = simulate(programs.build_job("graph", steps=2, layers=2, seed=1))
+    [(host, device)], output = write_traces(run, tmp_path), tmp_path / "merged.json"
+    trace = rewritten(json.loads(device.read_text()), dependencies_of(run.ranks[0]), lanes={24: 7})
+    device.write_text(json.dumps(trace))
+    merge_for_viewing([RankFile(rank, device) for rank in (0, 1)], str(output))
+    own, again = (read_device_trace(str(path)) for path in (device, output))
+    for rank in (0, 1):
+        assert graph_of(again, host, rank, tmp_path) == graph_of(own, host, rank, tmp_path)
+    assert not again.oddities and len(again.dependencies.source) == 2 * len(own.dependencies.source) > 40
 
 
 def test_a_rank_taken_out_has_the_threads_and_streams_of_its_own_trace(tmp_path: Path) -> None:
@@ -350,10 +360,6 @@ def test_a_rank_taken_out_has_the_threads_and_streams_of_its_own_trace(tmp_path:
     again = one_rank(read_device_trace(str(tmp_path / "merged.json")), 0)
     assert again.ops.thread.tolist() == own.ops.thread.tolist() == [9, 9]
     assert again.activities.stream.tolist() == own.activities.stream.tolist() == [7] * 4
-
-
-def test_no_row_of_a_job_crosses_another(viewed: dict[str, Any]) -> None:
-    assert crossing(rows_of(viewed)) == 0
 
 
 def graph_of(device: DeviceTrace, host: Path | None, rank: int | None, folder: Path) -> bytes:
