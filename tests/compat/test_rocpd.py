@@ -82,12 +82,6 @@ def test_the_graph_chains_streams_and_follows_the_links(tmp_path: Path, which: s
     assert nodes.replay_error() == 0
 
 
-def test_a_graph_launch_owns_all_its_activities(tmp_path: Path) -> None:
-    ops = [Op(name, EPOCH + 10 * n, EPOCH + 10 * n + 5, caller=1) for n, name in enumerate("abc")]
-    trace = read(tmp_path, RPD_3, ops, [Api("hipGraphLaunch", EPOCH - 9, EPOCH - 5)])
-    assert link(None, trace).activities.call_row.tolist() == [0, 0, 0]
-
-
 def test_what_is_no_work_is_counted(tmp_path: Path) -> None:
     ops = [
         Op("k", EPOCH, EPOCH + 1),
