@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from execgraph.schema.linked import LinkedTrace
 from execgraph.tools import workers
 from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.job import rank_building
 from hypothesis import settings
 from support.builder.timeline import TraceBuilder
 from support.commands import Ended, Run, status_of
@@ -29,15 +31,15 @@ settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("often and short")
 
 LONGEST = [
-    "docs/test_pages.py", "project/test_plain_install.py", "compat/test_simulator_contract.py",
-    "integration/test_what_if.py", "integration/test_outputs.py", "linker/test_contradictions.py",
-    "integration/test_damage.py", "tools/report/test_report.py", "fuzz/test_claims.py", "tools/report/test_frontend.py",
-    "compat/test_versions.py", "tools/test_ending.py", "cli/test_trace_scale.py", "tools/job/test_cross_rank.py",
-    "fuzz/test_limits.py", "cli/test_link_and_convert.py", "tools/job/test_merging.py", "tools/job/test_build.py",
-    "tools/package/test_runs_and_jobs.py", "integration/test_job_communication.py", "cli/test_grammar.py",
-    "schema/linked/test_numbers.py", "benchmarks/test_accuracy.py", "tools/package/test_api.py", "fuzz/test_cases.py",
-    "tools/generate/test_generate.py", "benchmarks/test_benchmarks.py", "property/test_random_jobs.py",
-    "schema/test_json_stream.py", "docs/test_formats.py", "linker/test_link.py", "tools/test_terminal.py",
+    "docs/test_pages.py", "project/test_plain_install.py", "tools/report/test_frontend.py", "tools/job/test_build.py",
+    "compat/test_simulator_contract.py", "integration/test_outputs.py", "integration/test_what_if.py",
+    "linker/test_contradictions.py", "tools/report/test_report.py", "fuzz/test_claims.py", "integration/test_damage.py",
+    "fuzz/test_limits.py", "tools/job/test_cross_rank.py", "tools/job/test_merging.py", "cli/test_trace_scale.py",
+    "tools/test_ending.py", "schema/linked/test_numbers.py", "cli/test_grammar.py", "compat/test_versions.py",
+    "integration/test_job_communication.py", "fuzz/test_cases.py", "tools/package/test_runs_and_jobs.py",
+    "schema/test_json_stream.py", "tools/package/test_api.py", "tools/generate/test_generate.py",
+    "benchmarks/test_benchmarks.py", "tools/test_terminal.py", "property/test_random_jobs.py",
+    "benchmarks/test_accuracy.py", "cli/test_link_and_convert.py", "docs/test_formats.py", "linker/test_link.py",
     "schema/graph/test_json_files.py", "integration/test_match.py", "tools/report/test_inputs.py",
     "schema/linked/test_file.py", "tools/report/test_page.py", "tools/job/test_simulators.py",
     "tools/job/test_diagnosis.py", "tools/generate/test_machine.py", "converter/test_rewiring.py",
@@ -180,6 +182,18 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs in this process what commands would start processes for: they take most of the time of small jobs."""
     monkeypatch.setattr(workers, "in_processes", in_turn)
+
+
+@pytest.fixture
+def linked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several builds of the same traces most of the time is that of linking, which changes no file of the output."""
+    linked_rank, linked = rank_building.linked_rank, dict[Path, LinkedTrace]()
+
+    def linked_again(task: rank_building.RankTask) -> LinkedTrace:
+        key = task.job.folder / task.pair.device
+        return linked[key] if key in linked else linked.setdefault(key, linked_rank(task))
+
+    monkeypatch.setattr(rank_building, "linked_rank", linked_again)
 
 
 @pytest.fixture

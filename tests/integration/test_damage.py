@@ -18,17 +18,16 @@ from execgraph.converter.scaling import Growth
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.errors import DataError
-from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.reasons import Reason
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.job import BuildOptions, build, rank_building, scale
-from execgraph.tools.job.building import RankTask
+from execgraph.tools.job import BuildOptions, build, scale
 from execgraph.tools.report import write_csv
 from support.builder.timeline import TraceBuilder
 from support.damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, page_rows, sample, shown
 from support.generated import here
 
+pytestmark = pytest.mark.usefixtures("linked_once")
 HARMLESS = {
     "a byte-order mark first", "Windows line ends", "numbers as texts", "an argument of 20 MB", "a bare list of events",
     "every event twice", "a category nobody knows", "an event in two rows, begin and end", "an event without a time",
@@ -246,18 +245,6 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path.rename(folder / path.name)
     shutil.rmtree(folder / "job")
     return folder
-
-
-@pytest.fixture(autouse=True)
-def linked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most of the time is that of linking, which changes no file of the output."""
-    linked_rank, linked = rank_building.linked_rank, dict[Path, LinkedTrace]()
-
-    def linked_again(task: RankTask) -> LinkedTrace:
-        key = task.job.folder / task.pair.device
-        return linked[key] if key in linked else linked.setdefault(key, linked_rank(task))
-
-    monkeypatch.setattr(rank_building, "linked_rank", linked_again)
 
 
 def nothing(_: Path) -> None:
