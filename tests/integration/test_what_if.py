@@ -234,7 +234,7 @@ KNOWN = {"steps": 2, "step_without_profiler_ns": 12_500, "data_wait_without_prof
 
 def recorded(folder: Path, rank: int | None = None) -> tuple[Path, Path]:
     """Two steps of 30 µs, of which each takes 12.5 µs without a profiler, 4 of them waiting for data."""
-    t = TraceBuilder(rank=rank, world_size=2)
+    t = TraceBuilder(rank=rank, world_size=2, pid=1000 + (rank or 0))
     for step in range(2):
         with t.annotation(f"ProfilerStep#{step}"), t.op("aten::relu"):
             t.work(20)

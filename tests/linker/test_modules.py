@@ -435,6 +435,7 @@ def test_a_rank_that_is_taken_out_of_merged_ones_keeps_them(tmp_path: Path) -> N
     expected = []
     for rank in (0, 1):
         t = TraceBuilder(rank=rank, world_size=2, pid=1000)
+        t.work(rank)
         with t.module(f"Net_{rank}"):
             product(t, rank)
         _, device = t.write(tmp_path)
