@@ -58,7 +58,9 @@ COUNTED: dict[str, Meanings] = {
         (R.LAUNCHES_THAT_SHARE,): "correlations are wrong, or kernels recorded twice",
         (R.ENDED_BEFORE_LAUNCH,): "one of the two times is wrong",
         (R.ACTIVITIES_OUTSIDE_OPS,): "the host node has the name of the call",
-        (R.ODD_OPS, R.TOO_LONG, R.OUT_OF_TURN, R.CALLS_OF_ZERO_LENGTH): "a note says what is wrong, and the report draws no verdict",
+        (R.UNEVEN_STEPS,): "a note says why; nothing is said of a step",
+        (R.ODD_OPS, R.TOO_LONG, R.OUT_OF_TURN, R.CALLS_OF_ZERO_LENGTH, R.CONTRADICTIONS): "a note says what is wrong, and the report "
+        "draws no verdict",
         (R.OPS_IN_CIRCLES,): "the two traces contradict each other about who called whom",
         (R.MISNAMED_OPS,): "not matched",
         (R.STEPS_APART,): "ops of only one trace lack times or tensors",

@@ -26,6 +26,7 @@ from .modules import with_modules
 from .odd_ops import odd_ops
 from .overruns import overruns
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
+from .steps import UnevenSteps, uneven_steps
 from .stream_order import too_early
 from .threads import queue_waits, thread_handoffs
 from .waits import Findings, FoundCalls, Process, synchronise
@@ -68,7 +69,12 @@ def link(
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
     trace, findings, contradicting, joined, lost = _link_all(nodes, device, match, nesting, rank)
-    part, notes = _part(trace, device, match, window, joined.transfers.asked_by)
+    # ops that are lost, or have wrong times, may be those of other steps
+    uneven = UnevenSteps() if findings.oddities[Reason.ODD_OPS] else uneven_steps(device)
+    if not uneven.whole:
+        trace.info.step_without_profiler_ns = -1
+        findings.oddities[Reason.UNEVEN_STEPS].append(-1)
+    part, notes = _part(trace, device, match, window, joined.transfers.asked_by, uneven)
     notes += contradictions.unnamed_kernels(device.path, joined.collectives)
     report = report_of(
         host, device, match, findings=findings, lost=lost, whole=trace, part=part, clipped=nesting.clipped
@@ -151,8 +157,9 @@ def read_traces(
 
 
 def _part(
-    trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window, asked_by: columns.Lookup
-) -> tuple[TracePart, list[str]]:
+    trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window, asked_by: columns.Lookup,
+    uneven: UnevenSteps,
+) -> tuple[TracePart, list[str]]:  # fmt: skip
     """Returns the part of the whole trace that is in the window, and sentences about where it lies."""
     notes, zero = list[str](), trace_start(device)
     shared = of_both(trace)
@@ -168,6 +175,10 @@ def _part(
         covered = steps
     elif covered is not None:
         notes.append(f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is not linked")
+    elif window == EVERYTHING:
+        covered = uneven.period
+    if uneven.said and (uneven.period is None or covered == uneven.period):
+        notes.append(uneven.said)
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
     if period is None:
         return shared, notes
@@ -198,7 +209,8 @@ def link_communication(
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     joined = _join(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
-    part, _ = _part(joined.trace, device, match, EVERYTHING, joined.transfers.asked_by)
+    uneven = UnevenSteps() if odd_ops(host, device, match)[0] else uneven_steps(device)
+    part, _ = _part(joined.trace, device, match, EVERYTHING, joined.transfers.asked_by, uneven)
     return part.trace, joined.collectives
 
 
@@ -249,9 +261,10 @@ def _link_all(
         host, device, activities.call_row, info.machine, awaited, too_long, early
     )
     odd_count, odd = odd_ops(host, device, match)
+    without_length = contradictions.without_length(activities, info.machine)
+    counted = bool(too_long or len(without_length) or len(early.row) or contradictions.zero_length_calls(calls))
     if odd_count:
         info.step_without_profiler_ns = -1  # steps, or their lengths, are not those of the run
-    contradicting += lost.contradictions(device) + odd + contradictions.other_bytes(device.path, collectives)
     device_waits, host_waits, findings = _synchronised(
         device, calls, activities, collectives, trace.communications, info
     )
@@ -262,10 +275,12 @@ def _link_all(
         Reason.ODD_OPS: odd_count,
         Reason.OUT_OF_TURN: len(early.row),
         Reason.CALLS_OF_ZERO_LENGTH: contradictions.zero_length_calls(calls),
-        Reason.ACTIVITIES_OF_ZERO_LENGTH: len(contradictions.without_length(activities, info.machine)),
+        Reason.ACTIVITIES_OF_ZERO_LENGTH: len(without_length),
+        Reason.CONTRADICTIONS: max(len(contradicting) - counted, 0),
     } | {Reason.TOO_LONG.of(kind): many for kind, many, _ in too_long}
     for reason, count in counts.items():
         findings.oddities[reason].extend([-1] * count)
+    contradicting += lost.contradictions(device) + odd + contradictions.other_bytes(device.path, collectives)
     for reason, rows in lost.by_reason.items():
         findings.oddities[reason].extend(rows.tolist())
     handed_over = [*waits.handoffs, *queue_waits(device.handed_over, calls)]

@@ -19,7 +19,8 @@ from .match import Match
 from .odd_ops import signs_in_device_trace
 from .ops_without_calls import ops_without_calls
 from .readers import DeviceTrace, HostTrace
-from .windows import Period, trace_start
+from .steps import Period
+from .windows import trace_start
 
 LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|KernelLaunch|GraphLaunch")
 BY_FLOW = re.compile(r"^AscendCL@acl(nn(?!\w*GetWorkspaceSize$)|opCompileAndExecute$)")

@@ -21,24 +21,13 @@ from ..schema.errors import RequestError, nearest
 from ..schema.reasons import Counts, Reason
 from .match import Match, are_ops
 from .readers import DeviceTrace, KeptRows, select_linked
+from .steps import Period, marked_steps
 
-STEP = re.compile(re.escape(linked.STEP_MARK) + r"(\d{1,18})$")
 SMALLEST_REST = 0.05
 """Up to this share of a file's ops may lie before or after all that the other file holds: these are single lost ops."""
 STEPS_NAMED = 8
 ALL = "all"
 OF_SEVERAL = re.compile(rf"(.+):(\d{{1,18}}|{ALL})", re.DOTALL)
-
-
-class Period(NamedTuple):
-    """From `start` up to but without `end`, ns on the device trace's clock."""
-
-    start: int
-    end: int
-
-    def in_words(self, zero: int) -> str:
-        """Returns start and end in µs after `zero` (ns)."""
-        return " to ".join(f"{(time - zero) / 1000:.3f}" for time in self) + " µs"
 
 
 class Window(msgspec.Struct, frozen=True, array_like=True):
@@ -111,7 +100,7 @@ def whole(device: DeviceTrace) -> Period:
 
 def marked(device: DeviceTrace) -> Period | None:
     """Returns the period of complete steps, if a window began with warming up or ended within one; else None."""
-    ops, steps = device.ops, _steps(device)
+    ops, steps = device.ops, marked_steps(device)
     cut_off = ops.start[ops.name.where(lambda name: name == linked.INCOMPLETE_STEP)].min(initial=linked.FOREVER)
     end = int(cut_off) if (ops.start > cut_off).any() else linked.FOREVER
     if not steps or (device.window != "device" and end == linked.FOREVER):
@@ -141,23 +130,13 @@ def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
 
 def step_span(device: DeviceTrace, first: int, end: int) -> Period:
     """Returns the period of the steps from `first` up to but without `end`; DataError when one is missing."""
-    steps = _steps(device)
+    steps = marked_steps(device)
     missing = [number for number in range(first, min(end, first + len(steps) + 1)) if number not in steps]
     if missing or end <= first:
         present = f"steps {_numbers_in_words(steps)}" if steps else "no ProfilerStep#N annotation"
         raise RequestError(f"{device.path}: no step {(missing or [first])[0]} to link; the trace holds {present}")
     after = [period.start for number, period in steps.items() if number >= end and period.start > steps[end - 1].start]
     return Period(steps[first].start, min(after, default=steps[end - 1].end))
-
-
-def _steps(device: DeviceTrace) -> dict[int, Period]:
-    """Returns the steps by number; where several threads mark a step, the first mark counts."""
-    ops, steps = device.ops, dict[int, Period]()
-    rows = np.flatnonzero(ops.name.where(lambda name: STEP.match(name) is not None))
-    for row in rows[np.argsort(ops.start[rows], kind="stable")].tolist():
-        number = int(ops.name[row].removeprefix(linked.STEP_MARK))
-        steps.setdefault(number, Period(int(ops.start[row]), int(ops.end[row])))
-    return steps
 
 
 def _numbers_in_words(numbers: Iterable[int]) -> str:

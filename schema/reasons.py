@@ -69,6 +69,8 @@ class Reason(Enum):
     OPS_IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
     CLIPPED_OPS = "ops cut to the end of the op around them"
     ODD_OPS = "ops that were lost, or whose times or threads are wrong"
+    CONTRADICTIONS = "contradictions between clocks, units, launches or ranks (trace-diagnose names them)"
+    UNEVEN_STEPS = "recordings of which no step is a whole iteration"
     TOO_LONG = "{} that last into what came after them on their thread or stream"  # of the kind of rows
     OUT_OF_TURN = "activities that begin before their stream can run them"
     CALLS_OF_ZERO_LENGTH = "calls, none of which lasts any time"
@@ -212,6 +214,11 @@ class Counts(UserDict[AnyReason, int]):
     def in_words(self) -> dict[str, int]:
         """Returns the counts by what their reasons are called, to be printed."""
         return {in_words(reason): count for reason, count in self.items()}
+
+    @property
+    def text(self) -> str:
+        """The counts as one text, "" for none."""
+        return " and ".join(f"{count:,} {reason}" for reason, count in self.in_words().items())
 
     def __missing__(self, reason: AnyReason) -> int:
         return 0

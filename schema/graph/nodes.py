@@ -23,7 +23,7 @@ LOSSES: dict[str, AnyReason] = {
     "ops_without_calls": Reason.OPS_WITHOUT_CALLS, "rows_too_long": Reason.TOO_LONG.of("rows"),
     "activities_without_length": Reason.ACTIVITIES_OF_ZERO_LENGTH, "odd_ops": Reason.ODD_OPS,
     "activities_of_short_graphs": Reason.SHORT_GRAPHS, "activities_out_of_turn": Reason.OUT_OF_TURN,
-    "calls_without_length": Reason.CALLS_OF_ZERO_LENGTH,
+    "calls_without_length": Reason.CALLS_OF_ZERO_LENGTH, "contradictions": Reason.CONTRADICTIONS,
 }  # fmt: skip
 """Metadata that counts what the recording lacks, or has wrong, by the reason that linking gave."""
 STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
@@ -42,7 +42,7 @@ Column = Int64 | Categorical | Ragged
 """int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""
 LARGEST_NUMBER = 1 << 62
 NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
-TWO_LENGTHS = "nodes whose duration_ns and duration_micros differ; trace-replay takes the first and simulators the second, so edit both"
+TWO_LENGTHS = "nodes whose duration_micros is not duration_ns and gap_ns; trace-replay takes these and simulators that, so edit all"
 NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
 NO_KINDS = "nodes whose dependencies have no kind; what nodes waited for is not known, build the graph again"
 OUT_OF_TURN = "activities begin before the one before them on their stream has ended; streams or times are wrong, build the graph again"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from execgraph.converter.convert import convert
 from execgraph.linker import contradictions, link
 from execgraph.linker.contradictions import Contradiction, other_launches, other_units, rank_beyond_world
 from execgraph.linker.match import match_ops
@@ -113,15 +114,9 @@ def test_nothing_is_said_of_generated_jobs(tmp_path: Path, job: str) -> None:
     assert contradictions_below(tmp_path) == []
 
 
-@pytest.mark.parametrize(("rank", "size"), [(None, 2), (0, None), (0, 2), (1, 2)])
+@pytest.mark.parametrize(("rank", "size"), [(None, 2), (0, None), (0, 2), (1, 2), (2, 2)])
 def test_a_rank_within_the_world_or_an_unknown_one_may_be(rank: int | None, size: int | None) -> None:
-    assert rank_beyond_world(device_trace(rank=rank, world_size=size)) is None
-
-
-def test_a_rank_beyond_the_last_one_is_wrong() -> None:
-    said = rank_beyond_world(device_trace(rank=2, world_size=2))
-    assert said is not None
-    assert said.what == "is of rank 2 in a job of 2 ranks, the last of which is 1"
+    assert (rank_beyond_world(device_trace(rank=rank, world_size=size)) is None) == (rank != 2)
 
 
 @pytest.mark.parametrize(("members", "is_foreign"), [((2, 3), True), ((0, 3), False)])
@@ -150,18 +145,11 @@ def rank_of_host(members: Sequence[int], own: int, name: str = "allreduce") -> s
     return said.what.split(" by ")[0] if said is not None else ""
 
 
-@pytest.mark.parametrize(("own", "said"), [(-1, ""), (0, "is of rank 0"), (2, "is of rank 2"), (3, ""), (4, "")])
-def test_the_rank_in_a_group_of_all_is_that_of_the_process(own: int, said: str) -> None:
-    assert rank_of_host(range(4), own) == said
-
-
-@pytest.mark.parametrize(("own", "said"), [(-1, ""), (0, "is of rank 0"), (1, "is of rank 2"), (2, ""), (3, "")])
-def test_the_rank_in_another_group_is_the_place_among_its_members(own: int, said: str) -> None:
-    assert rank_of_host((0, 2, 3), own) == said
-
-
-def test_a_collective_that_records_its_root_does_not_show_the_rank() -> None:
-    assert rank_of_host(range(4), 0, "broadcast") == ""
+@pytest.mark.parametrize("members", [(0, 1, 2, 3), (0, 2, 3)])
+def test_the_rank_is_that_of_the_place_in_a_group_unless_a_collective_records_its_root(members: Sequence[int]) -> None:
+    found = [rank_of_host(members, own) for own in range(-1, 5)]
+    assert found[: len(members) + 1] == ["", *(f"is of rank {rank}" for rank in members[:-1]), ""] and found[-1] == ""
+    assert rank_of_host(members, 0, "broadcast") == ""
 
 
 MACHINE = MachineCalibration()
@@ -414,6 +402,7 @@ def test_a_step_that_only_launches_of_several_threads_show_is_of_their_clocks() 
         times += 300_000 * (device.calls.thread == 517)
     (said,) = contradictions.contradictions_in_traces(None, device)
     assert re.fullmatch(r"the clock of thread 517 is (299|30\d)\.\d µs ahead of that of thread 496", said.what)
+    assert convert(link(None, device)).metadata["contradictions"] == 1
 
 
 def test_starts_that_lost_digits_make_a_run_doubtful_only_beyond_usual_latencies() -> None:
@@ -432,6 +421,7 @@ EDITS = {
     "clock back": r"the host's clock goes back by 39\.\d+ ms to \d+\.\d+ µs of the trace",
     "whole ms": r"all starts are multiples of 1\.00 ms apart",
     "one thread": r"\d+ ops are on the threads of others, though they are of 2 more threads in host",
+    "one tid": r"8 outermost ops are on the threads of others, though they are of 2 more threads in host",
     "lost ops": r"lacks 1.. of 1,1.. ops between others of host",
     "lost nodes": r"lacks 1.. of 1,1.. ops between others of device",
     "lost backward": r"has no op of a backward pass, though \d+ ops prepare one and an optimizer runs after them",
@@ -441,7 +431,7 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_ops_that_cannot_be_as_they_are_recorded_are_said_and_counted(tmp_path: Path, edit: str) -> None:
-    folder = DATA / ("threads" if edit == "one thread" else "ddp")
+    folder = DATA / ("threads" if edit in ("one thread", "one tid") else "ddp")
     nodes = json.loads(gzip.decompress((folder / "host_rank0.json.gz").read_bytes()))
     if edit == "lost nodes":
         nodes["nodes"] = [node for row, node in enumerate(nodes["nodes"]) if row < 10 or row % 10]
@@ -458,8 +448,9 @@ def test_ops_that_cannot_be_as_they_are_recorded_are_said_and_counted(tmp_path: 
             times -= 40_000_000 * (ops.start >= np.sort(ops.start)[len(rows) // 2])
     elif edit == "whole ms":
         ops.start[:] = ops.start // 1_000_000 * 1_000_000
-    elif edit == "one thread":
+    elif edit in ("one thread", "one tid"):
         ops.thread[:] = ops.thread[0]
+        host = replace(host, tid=host.tid * (edit == "one thread"))
     elif edit == "lost backward":
         device = select(device, ops=~ops.name.where(lambda name: name.startswith("autograd")))
     elif edit == "lost ops":

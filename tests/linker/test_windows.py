@@ -18,6 +18,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.match import Match
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
+from execgraph.linker.steps import uneven_steps
 from execgraph.linker.windows import (
     EVERYTHING,
     Period,
@@ -107,6 +108,44 @@ def test_a_step_lasts_from_its_first_mark_until_the_next_one_begins_and_the_last
 def test_steps_that_are_not_there_are_refused(first: int, end: int, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
         step_span(STEPS, first, end)
+
+
+def iterations(*stretches: str, idle: int = 0) -> DeviceTrace:
+    """Ops of 10 ns, named by letters, in steps, or in none where a stretch begins with a dot; the last mark goes on."""
+    rows, time = list[OpRow](), 1_000
+    for number, ops in enumerate(stretches):
+        rows += [OpRow(time + 10 * at, time + 10 * at + 9, f"aten::{name}") for at, name in enumerate(ops.strip("."))]
+        end = time + 10 * len(ops) + idle * (number == len(stretches) - 1)
+        rows += [OpRow(time, end, f"ProfilerStep#{number}", annotation=True)] * (not ops.startswith("."))
+        time = end
+    return device_trace(rows, step_without_profiler_ns=500)
+
+
+CUT = "the recording {} inside a step"
+UNEVEN = {
+    "whole": (iterations("aaaabbbb", "aaaabbbb", ""), -1, ""),
+    "accumulated": (iterations("aaaabb", "aaaabbcc", "aaaabb", "aaaabbcc"), -1, ""),
+    "tail": (iterations("aaaabbbb", "aaaabbbb", ".aaa"), 2, CUT.format("ends")),
+    "cut last": (iterations("aaaabbbb", "aaaabbbb", "aaaab"), 2, CUT.format("ends")),
+    "cut first": (iterations("abbbb", "aaaabbbb", "aaaabbbb"), 2, CUT.format("begins")),
+    "half of two": (iterations("aaaabbbb", "aaa"), 1, CUT.format("ends")),
+    "fewer of two, then nothing": (iterations("aaaabbbb", "aaaab", idle=30), 1, CUT.format("ends")),
+    "both ends of one": (iterations(".aaabbbb", "aaaab", idle=30), 0, CUT.format("begins and ends")),
+    "lost mark": (iterations("aaaabbbb", ".aaabbbb", "aaaabbbb"), 0, "marks of steps were lost"),
+    "marked twice": (iterations("aaaa", "bbbb", "aaaa"), 0, "steps alternate between 2 kinds, of 4 and 4 ops"),
+    "marked thrice": (iterations("aa", "bbb", "c", "aa", "bbb"), 0, "3 kinds, of 2 and 3 and 1 ops"),
+}
+
+
+@pytest.mark.parametrize("case", UNEVEN)
+def test_only_whole_iterations_are_linked_and_count_as_steps(case: str) -> None:
+    device, whole_steps, said = UNEVEN[case]
+    uneven, trace = uneven_steps(device), link(None, device)
+    assert uneven.whole == whole_steps and said in uneven.said and bool(said) == bool(uneven.said)
+    assert (uneven.said in trace.report.notes) == bool(said)
+    assert (trace.info.step_without_profiler_ns == 500) == (whole_steps != 0)
+    ops = int((~trace.ops.name.where(lambda name: name.startswith("Prof"))).sum())
+    assert ops == (8 * whole_steps if whole_steps > 0 else int((~device.ops.annotation).sum()))
 
 
 def test_single_steps_and_ranges_are_listed_up_to_eight() -> None:

@@ -71,7 +71,7 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     }  # fmt: skip
     # the note is the same for all ranks, to be said once
     is_shorter = span.min(initial=np.iinfo(np.int64).max) < NEARLY_ALL * (rank.end - rank.begin)
-    note = lost_work(rank.linked) or (SHORTER_SPAN if is_shorter else "")
+    note = lost_work(rank.linked).text or (SHORTER_SPAN if is_shorter else "")
     return tabulate("temporal_breakdown", "Temporal breakdown", cells, note, empty=NO_ACTIVITIES)
 
 
@@ -156,7 +156,7 @@ kernel_duration_distribution = Analysis(
 @per_rank
 def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     """Returns why each stream was idle; only *other* gaps have a cause, and an event wait goes before a host sync."""
-    linked, activities, lost = rank.linked, rank.linked.activities, lost_work(rank.linked)
+    linked, activities, lost = rank.linked, rank.linked.activities, lost_work(rank.linked).text
     streams = streams_of(activities)
     order = columns.sequence(rank.intervals, streams.number)
     # of each gap the activity that ends it, its stream, from when on that was free, and how long

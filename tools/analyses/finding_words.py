@@ -73,7 +73,7 @@ class Found(Enum):
     LATE_START = FindingWords("Rank {rank} begins {time:µs} after the first rank",
         "Begin to record on all ranks behind a barrier, and record several steps: then only what is really late is left",
         "{pct:.0f} % of the recorded run\n"
-        "its recording may have begun later, or the rank was late. The traces do not show which, so no gain is given")
+        "its recording may have begun later, the rank was late, or times are wrong. The traces do not show which, so no gain is given")
     UNEXPLAINED = FindingWords("For {pct:.0f} % of the run the traces do not show what it waited for",
         "Record the host trace, synchronisation records and all threads (execgraph.capture does), for several steps")
     LOST_RECORDS = FindingWords("{count:record|records} of the traces could not be used",

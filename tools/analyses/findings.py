@@ -185,7 +185,8 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
     if 100 * job.unexplained_us > MOST_UNEXPLAINED_PCT * job.length_us:
         (rank, begin_us), time_us = latest_begin(job), job.unexplained_us
         share = f"{time_text(time_us)}, {100 * time_us / job.length_us:.0f} % of the run,"
-        late = f"rank {rank} begins {share} after the first rank, and the traces do not show whether it or only its recording was late"
+        why = "the traces do not show whether it or only its recording was late, or times are wrong"
+        late = f"rank {rank} begins {share} after the first rank, and {why}"
         is_late = begin_us and begin_us >= 0.5 * time_us
         yield late if is_late else f"for {share} the traces do not show what it waited for"
     idle = 100 - max(job.device_shares("compute"), default=0.0)

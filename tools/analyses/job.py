@@ -10,7 +10,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Ns, Rows, Summary, summary_text, time_text
 from ...schema.graph import DEVICE_NAME, DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
-from ...schema.reasons import Counts
+from ...schema.reasons import Counts, Reason
 from .. import replay as replays
 from ..replay import LOADER, Recording, Replay, Workload
 from ..sync_records_advice import lacks_sync_records
@@ -154,12 +154,13 @@ class RankFacts:
     dropped: Counts = field(default_factory=Counts)
     lacks_sync_records: bool = False
     recorded_ops: int = 0
-    lost_work: str = ""
+    lost_work: Counts = field(default_factory=Counts)
 
 
 def facts_of(rank: RankTrace) -> RankFacts | None:
     """Returns the facts of a rank, None without a graph of any node. O(n log n)."""
     graph, linked, ops = rank.graph, rank.linked, rank.linked.ops
+    uneven = linked.report.oddities[Reason.UNEVEN_STEPS]
     if graph is None or not len(graph):
         return None
     has_time = graph.integers("start_time_ns") != ABSENT
@@ -189,7 +190,7 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
     return RankFacts(
         rank.rank, graph, in_loader, named(ops.name, op_row),
         named(rank.shapes if len(ops) else Categorical.nulls(0), op_row), function,
-        np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT)]), linked.report.dropped,
+        np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT) & (not uneven)]), linked.report.dropped,
         lacks_sync_records(linked), linked.report.host_ops, lost_work(linked) or lost_launches(linked),
     )  # fmt: skip
 
@@ -218,7 +219,7 @@ class Job:
         devices = {str(name) for items in named for key, name in items if key.startswith(DEVICE_NAME)}
         is_recorded = bool(self.work.is_activity.any())
         self.is_on_device, self.unrecorded = is_recorded or bool(devices), sorted(devices) * (not is_recorded)
-        self.lost_work = next((rank.lost_work for rank in self.ranks if rank.lost_work), "")
+        self.lost_work = Counts().add(*(rank.lost_work for rank in self.ranks)).text
         self.rank_of_node = self.work.ranks_of(np.arange(len(self.work)))
         self.in_loader = np.concatenate([rank.in_loader for rank in self.ranks])
         self.names = Categorical.joined(rank.graph.name for rank in self.ranks)

@@ -19,7 +19,7 @@ from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NestedIntervals, OpRows, ThreadIntervals
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.linked import USER_SCOPE, LinkedTrace, Ops, are_step_marks, op_tree
-from ...schema.reasons import Reason, in_words
+from ...schema.reasons import Counts, Reason
 from ..replay import Replay, moves_memory, replay
 from .table import Table, concat
 
@@ -297,25 +297,22 @@ def faster_step_us(linked: LinkedTrace) -> float:
     return without_ns / 1000 if 0 < marks * without_ns < SLOWED * (end - begin) else 0.0
 
 
-def lost_work(linked: LinkedTrace) -> str:
-    """Returns what the trace lacks of the work of devices, or which rows of it are wrong; "" if that is little."""
+def lost_work(linked: LinkedTrace) -> Counts:
+    """Returns what the trace lacks of the work of devices, or which rows of it are wrong; nothing if that is little."""
     odd, launches, few = linked.report.oddities, len(launch_calls(linked.calls)), MOST_LOST * len(linked.activities)
     if (alone := odd[Reason.LAUNCHES_WITHOUT_ACTIVITY]) > (MOST_LOST * launches or few):
-        return f"{alone:,}{f' of {launches:,}' * bool(launches)} launch calls have no activity"
+        return Counts({Reason.LAUNCHES_WITHOUT_ACTIVITY: alone})
     least = dict.fromkeys((Reason.OPS_WITHOUT_CALLS, Reason.SHORT_GRAPHS, Reason.ACTIVITIES_OF_ZERO_LENGTH), few)
     wrong_times = Reason.TOO_LONG, Reason.OUT_OF_TURN, Reason.CALLS_OF_ZERO_LENGTH
-    least |= dict.fromkeys((*wrong_times, Reason.ODD_OPS, Reason.NODES_REMOVED), 0.0)
-    wrong = [(reason, count) for reason, count in odd.items() if count > least.get(reason.reason, count)]
-    return " and ".join(f"{count:,} {in_words(reason)}" for reason, count in wrong)
+    least |= dict.fromkeys((*wrong_times, Reason.ODD_OPS, Reason.NODES_REMOVED, Reason.CONTRADICTIONS), 0.0)
+    return Counts({reason: count for reason, count in odd.items() if count > least.get(reason.reason, count)})
 
 
-def lost_launches(linked: LinkedTrace) -> str:
-    """Returns how much of the work of devices lost its launch call, "" if that is little."""
+def lost_launches(linked: LinkedTrace) -> Counts:
+    """Returns how many activities of devices lost their launch call; nothing if they last little."""
     activities, count = linked.activities, linked.report.oddities[Reason.LAUNCHES_NOT_RECORDED]
     rows, duration = np.flatnonzero(activities.call_row < 0), activities.end - activities.start
     # the others were queued before the recording began, and so start first
     lost = rows[np.argsort(activities.start[rows], kind="stable")][len(rows) - count :]
-    if duration[lost].sum() <= MOST_LOST * duration.sum():
-        return ""
-    share = f"{100 * duration[lost].sum() / duration.sum():.0f} % of their time"
-    return f"{count:,} of {len(activities):,} activities, {share}, have no launch call"
+    is_little = duration[lost].sum() <= MOST_LOST * duration.sum()
+    return Counts() if is_little else Counts({Reason.LAUNCHES_NOT_RECORDED: count})

@@ -167,7 +167,8 @@ def absent_ranks(job: Job) -> Iterator[Finding]:
 def late_start(job: Job) -> Iterator[Finding]:
     """Finds whether a rank's first record is much later than the first rank's, which may only be its recording."""
     rank, begin_us = latest_begin(job)
-    if begin_us and 100 * begin_us >= LEAST_PCT * job.recorded_us:
+    # where rows are wrong or without a call, nothing shows when a rank began
+    if begin_us and 100 * begin_us >= LEAST_PCT * job.recorded_us and not job.lost_work:
         values = {"rank": rank, "time": begin_us, "pct": 100 * begin_us / job.recorded_us}
         yield Finding(Found.LATE_START, None, "critical_path_by_rank", values)
 

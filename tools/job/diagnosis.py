@@ -30,7 +30,6 @@ from .inspection import Exchanged, Inspection, communicated, inspect
 WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
 RANK_SPELT = [pattern for pattern in RANK_IN_NAME if pattern is not BARE_NUMBER]
-MARKED = {"note": "fewer than others"}
 FOR_RANKS = "a rank lacks rows, or names a wrong size or peer, or ranks are of different runs or steps"
 FOR_CLOCKS = "a rank's clock, or its durations, may be wrong, such as in other units, or ranks are of different runs"
 Key = tuple[str, int | None]
@@ -57,6 +56,8 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
     advice = "what can be read is used: copy or record it again" if process.damaged else ""
     for note in process.notes:
         yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, note), advice)
+    if process.uneven_steps:
+        yield Finding(NOTE, [process.name], _without_folders(process, process.uneven_steps), "")
     for contradiction in process.contradictions or ():
         what = _without_folders(process, f"{contradiction.path}: {contradiction.what}; {contradiction.meaning}")
         yield Finding(WRONG, [process.name], what, contradiction.advice)
@@ -212,9 +213,20 @@ def compare(
     return findings, False
 
 
-def most_kernels(processes: Sequence[Inspection]) -> int:
-    """Returns the kernels of the process that has most."""
-    return max((process.kernels for process in processes if not process.merged), default=0)
+def most_kernels(processes: Sequence[Inspection]) -> Inspection:
+    """Returns the process that launched most kernels."""
+    return max((process for process in processes if not process.merged), key=_launched, default=Inspection())
+
+
+def _launched(process: Inspection) -> int:
+    """Returns how many kernels were launched while it recorded."""
+    return process.kernels - process.dropped[Reason.ACTIVITIES_WITHOUT_CALL] if process.calls else process.kernels
+
+
+def mark_among(process: Inspection, most: Inspection) -> str:
+    """Returns how far its kernels are fewer than `most`; no note where its ops are as much fewer, as of a pipeline."""
+    mark, of_ops = mark_of(process.kernels, _launched(most)), process.ops / (most.ops or 1)
+    return "" if mark == "note" and not mark_of(process.kernels, int(of_ops * _launched(most))) else mark
 
 
 def _asymmetry(processes: Sequence[Inspection]) -> Iterator[Finding]:
@@ -222,9 +234,10 @@ def _asymmetry(processes: Sequence[Inspection]) -> Iterator[Finding]:
     largest, steps = most_kernels(processes), usual_steps(process.steps for process in processes)
     first = usual_steps(process.first_step for process in processes)
     for process in processes:
-        if mark := mark_of(process.kernels, largest):
-            what = f"{MARKED.get(mark, mark)}: {process.kernels} kernels where another rank has {largest}"
-            advice = "was it stopped, idle, or traced over fewer steps?"
+        if mark := mark_among(process, largest):
+            few = "fewer than others" if mark == "note" else mark
+            what = f"{few}: {process.kernels} kernels where another rank has {_launched(largest)}"
+            advice = "was it stopped, idle, or traced over fewer steps, or does it do other work than that rank?"
             yield Finding(NOTE if mark == "note" else WRONG, [process.name], what, advice)
     for process in processes:
         if process.steps != steps:

@@ -8,8 +8,7 @@ from pathlib import Path
 from ...schema.columns import bytes_text, shortened
 from ..sync_records_advice import sync_records_advice
 from ..terminal import in_one_line, rank_rows
-from .cross_rank import mark_of
-from .diagnosis import WRONG, Diagnosis, in_words, most_kernels, process_names
+from .diagnosis import WRONG, Diagnosis, in_words, mark_among, most_kernels, process_names
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime
 
 FILES = ("rank", "world", "process", "size", "matched", "matched by", "files")
@@ -33,10 +32,10 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
         apart = "; ".join(in_words(found) for found in findings if found.severity == WRONG and not found.where)
         # files as the table names them
         apart = f"{WRONG:<6} {apart.replace(f'{_common_folder(processes)}{os.sep}', '')}"
-        return "\n".join(map(in_one_line, [apart, "", *_tables(processes, 0)]))
+        return "\n".join(map(in_one_line, [apart, "", *_tables(processes, Inspection())]))
     waiting = [process.name for process in processes if process.waits_without_record]
     lines = [*sync_records_advice(process_names(waiting)), ""] if waiting else []
-    largest = 0 if diagnosis.of_several_runs else most_kernels(processes)
+    largest = Inspection() if diagnosis.of_several_runs else most_kernels(processes)
     lines += [*_tables(processes, largest), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
     for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
@@ -51,8 +50,8 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     return "\n".join(map(in_one_line, [*lines, "", *texts, last]))
 
 
-def _tables(processes: Sequence[Inspection], largest: int) -> list[str]:
-    """Returns the lines of both tables; few kernels are marked beside the `largest` number."""
+def _tables(processes: Sequence[Inspection], largest: Inspection) -> list[str]:
+    """Returns the lines of both tables; few kernels are marked beside those of the `largest`."""
     folder = _common_folder(processes)
     files = rank_rows(FILES, (_files(process, folder) for process in processes), alike=("world", "matched by"))
     work = rank_rows(WORK, (_work(process, largest) for process in processes if not process.error), alike=("",))
@@ -74,8 +73,8 @@ def _files(process: Inspection, folder: str) -> tuple[str, ...]:
     return (_rank(process), *of_files, files)
 
 
-def _work(process: Inspection, largest: int) -> tuple[str, ...]:
-    mark = mark_of(process.kernels, largest) if process.device else ""
+def _work(process: Inspection, largest: Inspection) -> tuple[str, ...]:
+    mark = mark_among(process, largest) if process.device else ""
     counts = (
         process.copies, process.devices, process.streams, process.collectives, process.sync_records,
         process.graph_launches, process.graph_activities,

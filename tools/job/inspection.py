@@ -28,6 +28,7 @@ from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
 from ...linker.match import SMALLEST_AGREEMENT, are_ops, match_ops
 from ...linker.odd_ops import odd_ops
 from ...linker.readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
+from ...linker.steps import uneven_steps
 from ...linker.windows import host_period
 from ...schema import linked
 from ...schema.columns import Bool, Categorical
@@ -144,6 +145,7 @@ class Inspection(msgspec.Struct):
     contradictions: list[Contradiction] | msgspec.UnsetType = msgspec.UNSET
     waits_without_record: int | msgspec.UnsetType = msgspec.UNSET
     detail: str | msgspec.UnsetType = msgspec.UNSET
+    uneven_steps: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def name(self) -> str:
@@ -205,7 +207,7 @@ def inspect(inspection: Inspection) -> tuple[Inspection, Exchanged | None]:
             inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
         if device is not None and not inspection.merged:
             found += contradictions_in_traces(host, device) + lost.contradictions(device)
-            found += odd_ops(host, device, match)[1]
+            found += (odd := odd_ops(host, device, match)[1])
             inspection.notes += rounded(device)
             if match is None or match.agreement >= SMALLEST_AGREEMENT:
                 trace, records = link_communication(host, device, match, inspection.rank)
@@ -216,6 +218,7 @@ def inspect(inspection: Inspection) -> tuple[Inspection, Exchanged | None]:
                     inspection.collectives = int((trace.activities.communication_row >= 0).sum())
                     inspection.collectives_without_kernel = 0
             inspection.contradictions = found or msgspec.UNSET
+            inspection.uneven_steps = (not odd and uneven_steps(device).said) or msgspec.UNSET
     except DataError as error:
         inspection.error = str(error)
     inspection.dropped = inspection.dropped.without_zeros()

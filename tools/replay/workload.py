@@ -49,7 +49,7 @@ HOST_THREAD = ABSENT + 1
 """Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
 NOTEWORTHY_PCT = 1.0
 """A smaller share of the run hardly changes an answer."""
-WHY = "recording began later, or the rank was late: not known"
+WHY = "recording began later, the rank was late, or times are wrong: not known"
 
 
 class NodeClass(IntEnum):

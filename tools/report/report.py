@@ -16,6 +16,7 @@ from ...schema.columns import Floats, Int64, time_text
 from ...schema.errors import DataError, Remedy, Spelled
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
+from ...schema.reasons import Counts
 from .. import analyses
 from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
 from ..job import RankComms, compare_ranks, issued_by, ranks_in_words, summarise_rank, why_no_job
@@ -234,7 +235,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         sources.title, tables, ranks_table(collector.facts), sources.notes + collector.notes(),
         is_of_some=request.only is not None, options=request.options,
         advice=sync_records_advice(ranks_in_words(silent)) if silent else [],
-        faster_step_us=collector.faster_step_us, lost_work=collector.lost_work,
+        faster_step_us=collector.faster_step_us, lost_work=collector.lost_work.text,
     )  # fmt: skip
     source_of = dict(zip(collector.comms, sources.ranks, strict=False))
     reread = ReadOptions(False, request.window)
@@ -310,7 +311,7 @@ def report_on_diff(
         raise DataError(f"{before.title}, {after.title}: {what}", Remedy.REPLAY)
     notes = [f"{run}: {note}" for run, (sources, of) in runs.items() for note in sources.notes + of.notes()]
     ranks = ranks_table([{"run": run, **fact} for run, (_, of) in runs.items() for fact in of.facts])
-    lost = next((f"of {run}, {of.lost_work}" for run, (_, of) in runs.items() if of.lost_work), "")
+    lost = next((f"of {run}, {of.lost_work.text}" for run, (_, of) in runs.items() if of.lost_work), "")
     verdict = f"What differs cannot be told: {lost}." if lost else diff_verdict(tables | {"ranks": ranks})
     return Report(f"{before.title} → {after.title}", tables, ranks, notes, verdict, lost_work=lost)
 
@@ -330,14 +331,14 @@ class _RankCollector:
         self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
         self.without_sync_records: list[int] = []
-        self.faster_step_us, self.lost_work = 0.0, ""
+        self.faster_step_us, self.lost_work = 0.0, Counts()
 
     def collect(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
         for rank in ranks:
             self.facts.append(recorded_counts(rank))
             self.comms |= {rank.rank: summarise_rank(rank.linked)} if rank.path else {}
             self.faster_step_us = max(self.faster_step_us, analyses.faster_step_us(rank.linked))
-            self.lost_work = self.lost_work or analyses.lost_work(rank.linked)
+            self.lost_work.add(analyses.lost_work(rank.linked))
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if lacks_sync_records(rank.linked):
                 self.without_sync_records.append(rank.rank)

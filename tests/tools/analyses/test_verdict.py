@@ -2,6 +2,7 @@
 
 import numpy as np
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.schema.reasons import Counts, Reason
 from execgraph.tools.analyses import Column, Job, Table, find, verdict
 from support.builder.timeline import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective
@@ -59,7 +60,7 @@ def test_it_is_withdrawn_where_the_work_of_launches_was_not_recorded() -> None:
     silent = host_bound()
     silent.leaf("aten::copy_", 3, inputs=[silent.tensor(), silent.tensor(device="cpu")])
     silent.launch("relu")
-    why = "1 of 42 launch calls have no activity", "1 of 41 activities, 20 % of their time, have no launch call"
+    why = "1 launch calls without an activity", "1 activities whose launch call was lost"
     for job, reason in zip(
         map(played, (t, uncalled, timeless, silent)),
         (*why, "3 activities that last no time", "1 ops whose calls were lost"),
@@ -67,6 +68,8 @@ def test_it_is_withdrawn_where_the_work_of_launches_was_not_recorded() -> None:
     ):
         assert not [finding for finding in find(job) if finding.gain]
         assert sentence(job).startswith(f"What limits the run cannot be told: {reason}")
+    of_ranks = built(delayed(0), delayed(0), lost_work=Counts({Reason.ODD_OPS: 2}))
+    assert of_ranks.lost_work.startswith("4 ops that were lost, or whose times or threads are wrong")
 
 
 def delayed(delay: int) -> ExecutionGraph:

@@ -212,7 +212,7 @@ def late() -> list[ExecutionGraph]:
 
 def test_the_start_offset_that_no_change_scales_is_said_with_the_run_without_it_and_a_line_and_key_of_its_own() -> None:
     assert answered(late(), "class:computation=3").endswith(
-        " The start offset of rank 1, 25.0 µs, is as measured (recording began later, or the rank was late: not known): "
+        " The start offset of rank 1, 25.0 µs, is as measured (recording began later, the rank was late, or times are wrong: not known): "
         "without start offsets, the run would take 65.0 µs."
     )
     replayed = replay_ranks(late())
@@ -220,7 +220,7 @@ def test_the_start_offset_that_no_change_scales_is_said_with_the_run_without_it_
     assert summary.start_offsets_us == {"0": 0, "1": 25}
     assert summary.without_start_offsets_us is None
     assert summary.explained_pct == pytest.approx(100 * 35 / 60, abs=0.01)
-    offset = "start offset             25.0 µs  of rank 1; recording began later, or the rank was late: not known"
+    offset = "start offset             25.0 µs  of rank 1; recording began later, the rank was late, or times are wrong: not known"
     assert offset in describe(replayed, summary).splitlines()
     changed = summarise(replay_ranks(late(), [parse_scale("class:computation=3")]))
     assert changed.without_start_offsets_us == 65.015
