@@ -111,12 +111,11 @@ class EventNumbers:
             self._recorded_at[event].append(self._time[record])
         self._waits: dict[int, list[set[int]]] = {}
         """The streams that wait for an event, by how often it is known to have been recorded before."""
-        self._first_wait: dict[int, int] = {}
+        self._first_wait = {wait.event: wait.call_row for wait in reversed(named)}
         for wait in named:
             recorded_at, number = self._recorded_at[wait.event], tails.number.get(wait.waiting, -1)
             waits_for = self._waits.setdefault(wait.event, [set() for _ in range(len(recorded_at) + 1)])
             waits_for[bisect_right(recorded_at, process.start[wait.call_row])].add(number)
-            self._first_wait.setdefault(wait.event, wait.call_row)
 
     def are_possible(self, records: Int64, wait: UnresolvedWait) -> Bool:
         """Returns which event records may be the one that a wait is for, by the order of numbers alone."""

@@ -108,17 +108,16 @@ class StreamQueues:
         if of_position != position:
             # what was submitted since the last wait has honoured all before
             self._pending_now[key] = position, (pending := {})
-        for source in sources:
-            last = self._keep_last(pending, source)
-            self._wait_times[key].append(time)
-            self._waits[key].extend((position, last, len(pending)))
+        listed = [(self._keep_last(pending, source), len(pending)) for source in sources]
         # all pending ones are listed again from time to time: else an early wait is looked for among all later ones
         self._unlisted[key] = self._unlisted.get(key, 0) + len(sources)
         if self._unlisted[key] > len(pending):
             self._unlisted[key] = 0
-            for last in pending.values():
-                self._wait_times[key].append(time)
-                self._waits[key].extend((position, last, len(pending)))
+            listed += [(last, len(pending)) for last in pending.values()]
+        waits, wait_times = self._waits[key], self._wait_times[key]
+        for last, count in listed:
+            wait_times.append(time)
+            waits.extend((position, last, count))
         return self.rows[key][position] if position < len(self.rows[key]) else -1
 
     def next(self, key: StreamKey, time: int) -> int:
