@@ -14,7 +14,7 @@ import numpy as np
 
 from ..schema.columns import ActivityRows, CallRows, time_text
 from ..schema.linked import MEMORY_CATEGORIES, Activities, Calls, integer, integer_list, json_value, name_of
-from ..schema.machine import AGREEING, MachineCalibration, rounding
+from ..schema.machine import AGREEING, MachineCalibration
 from ..schema.reasons import Reason
 from .clock_steps import clock_step, threads_apart
 from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, members
@@ -235,12 +235,6 @@ def without_lengths(device: DeviceTrace, calibration: MachineCalibration) -> Con
     what = f"{len(none)} of {len(rows)} activities last {longest} (from {since:.3f} to {until:.3f} µs of the trace)"
     meaning = "their durations were not recorded, so that busy time is too short and idle time too long"
     return Contradiction(device.path, what, meaning, "record again, without other profilers of the device")
-
-
-def rounded(device: DeviceTrace) -> list[str]:
-    """Returns what whole µs make of short activities, if that is much."""
-    text = rounding(device.activities.end - device.activities.start)
-    return [f"{device.path}: {text}"] * bool(text)
 
 
 def zero_length_calls(calls: Calls) -> int:

@@ -20,7 +20,7 @@ from . import communication, contradictions
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
 from .lost_records import LostRecords, lost_records
-from .machine import awaited_ends, machine_of
+from .machine import awaited_ends, machine_of, rounded
 from .match import Match, are_ops, match_ops
 from .modules import with_modules
 from .odd_ops import odd_ops
@@ -80,7 +80,7 @@ def link(
         host, device, match, findings=findings, lost=lost, whole=trace, part=part, clipped=nesting.clipped
     )
     report.notes += [contradiction.sentence for contradiction in apart + contradicting] + notes
-    report.notes += contradictions.rounded(device)
+    report.notes += rounded(device)
     if host is None and len(ops := part.trace.ops):
         report.notes.append(
             f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, "

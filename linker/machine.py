@@ -13,9 +13,9 @@ import numpy as np
 from ..schema import linked
 from ..schema.columns import Int64, Lookup, RowMap, is_group_start, rows_by_number
 from ..schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
-from ..schema.machine import AGREEING, ANY_MACHINE, MANY, SLOWEST, WHOLE, MachineCalibration
+from ..schema.machine import AGREEING, ANY_MACHINE, MANY, SLOWEST, WHOLE, MachineCalibration, rounding
 from .overruns import Awaited, beyond_return, on_streams
-from .readers import RecordedOps, RecordedSyncs
+from .readers import DeviceTrace, RecordedOps, RecordedSyncs
 from .waits import MOST_STREAMS, submitted_streams
 
 WINDOWS = 32
@@ -213,6 +213,12 @@ def _last_ends(call: Int64, time: Int64, streams: list[StreamEnds]) -> Awaited:
         last = np.maximum(last, np.append(ended, NEVER)[position])
     waited = last > NEVER
     return Awaited(call[waited], last[waited])
+
+
+def rounded(device: DeviceTrace) -> list[str]:
+    """Returns what whole µs make of short activities, if that is much."""
+    text = rounding(device.activities.end - device.activities.start)
+    return [f"{device.path}: {text}"] * bool(text)
 
 
 def machine_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineCalibration:

@@ -14,17 +14,11 @@ import numpy as np
 from ...converter.ranks import Calls, recorded_calls
 from ...linker import readers
 from ...linker.communication import RECORD, ProcessGroups, is_communication_kernel
-from ...linker.contradictions import (
-    Contradiction,
-    contradictions_in_traces,
-    other_bytes,
-    other_shapes,
-    rounded,
-    unnamed_kernels,
-)
+from ...linker.contradictions import Contradiction, contradictions_in_traces, other_bytes, other_shapes, unnamed_kernels
 from ...linker.joining import launching_calls
 from ...linker.link import link_communication, noted, read_traces
 from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
+from ...linker.machine import rounded
 from ...linker.match import SMALLEST_AGREEMENT, are_ops, match_ops
 from ...linker.odd_ops import odd_ops
 from ...linker.readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
