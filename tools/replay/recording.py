@@ -48,6 +48,7 @@ DRIFT_PCT = 6.0
 """Of blocks of 20 steps of benchmarks/accuracy/changed_jobs on a CPU one in ten was further off the median."""
 MOST_APART = 0.001
 """By at most a third of this share of the run, starts and the end of graphs as they were built replay otherwise."""
+STARTS_DIFFER = "activities start up to {} from where they were measured; --scale compares with the replay"
 DIFFERS = "{} were measured, but by its durations and dependencies the graph takes {}; --scale compares with the latter"
 SLOWED_MEDIANS = 20
 """The part of a long stretch that a host trace slows, in medians of stretches. On a CPU 5 and 40 answered alike;
@@ -193,13 +194,14 @@ def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Ru
     job = gather_job(graphs)
     recorded = replay_job(job)
     starts_apart_ns = np.abs(recorded.start_ns - job.measured_start_ns)[job.is_activity & job.is_timed]
-    apart_ns = max(starts_apart_ns.max(initial=0), abs(recorded.makespan_ns - recorded.measured_ns))
+    late_ns, apart_ns = int(starts_apart_ns.max(initial=0)), abs(recorded.makespan_ns - recorded.measured_ns)
     is_generic = all(graph.metadata.get("target") == GENERIC for graph in graphs)
-    if is_generic and not job.is_of_scaled_job and apart_ns > MOST_APART * recorded.measured_ns:
-        times_us = recorded.measured_ns / 1000, recorded.makespan_ns / 1000
-        texts = [time_text(time_us) for time_us in times_us]
-        texts = texts if texts[0] != texts[1] else [f"{time_us:,.1f} µs" for time_us in times_us]
-        job = replace(job, differs=DIFFERS.format(*texts))
+    if is_generic and not job.is_of_scaled_job and max(late_ns, apart_ns) > MOST_APART * recorded.measured_ns:
+        times = [time_text(time_ns / 1000) for time_ns in (recorded.measured_ns, recorded.makespan_ns)]
+        is_longer = times[0] != times[1]
+        job = replace(
+            job, differs=DIFFERS.format(*times) if is_longer else STARTS_DIFFER.format(time_text(late_ns / 1000))
+        )
     recorded = replace(recorded, work=job)
     found = None if as_recorded else recording_of(recorded)
     return Run(found.without_profiler(job) if found else job, recorded)
