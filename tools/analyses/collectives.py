@@ -188,7 +188,7 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
         "collective": arrivals.name[first].tolist(), "dtype": arrivals.dtype[first].tolist(),
         "members": members, "present": present,
         "missing": [", ".join(map(str, lacking)) for lacking in missing],
-        "size": Quantity("B", np.where(no_size | (size + members < 0), np.nan, size)), "latency": us(latency),
+        "size": Quantity("B", np.where(no_size | ((members < 0) & (size == 0)), np.nan, size)), "latency": us(latency),
         "start_skew": us(np.where(shared & (end_apart <= MOST_APART_NS), start_apart, np.nan)),
         "straggler": np.where(shared, arrivals.rank[collectives.last], -1),
         "algorithm_bandwidth": Quantity("GB/s", bandwidth), "bus_bandwidth": Quantity("GB/s", bus_bandwidth),
