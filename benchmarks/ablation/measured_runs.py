@@ -1,5 +1,6 @@
 """Links, converts and replays the real traces of a folder: how far is each replay from the run that was measured?"""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,11 +11,13 @@ from execgraph.converter.options import Options
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
+from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, are_step_marks
 from execgraph.schema.reasons import Reason
 from execgraph.tools.replay import replay, summarise
 from execgraph.tools.trace_files import find_traces, hosts_of
 
+log = logging.getLogger("execgraph")
 OF_COMMUNICATIONS = Reason.DEFAULT_GROUP, Reason.UNKNOWN_REQUEST, Reason.TRANSFER_WITHOUT_WAIT
 """Guesses that are about no wait."""
 
@@ -54,7 +57,7 @@ HEAD = ["trace", "activities", "replay error %", "explained %", "waits", "guesse
 def measured_runs(folder: Path) -> Iterator[MeasuredRun]:
     """Yields every device trace in a folder and below, with the host trace of its process where there is one beside it.
 
-    Raises DataError where a trace cannot be linked.
+    What cannot be linked is left out with a warning.
     """
     files = find_traces([folder], lambda _: False)
     for below in sorted({Path(device.name).parent for device in files.devices}):
@@ -64,7 +67,11 @@ def measured_runs(folder: Path) -> Iterator[MeasuredRun]:
         host_of = hosts_of(devices, hosts)
         for device in sorted(devices, key=lambda trace: trace.name):
             host = host_of.get(device.name)
-            linked = link(read_host_trace(host) if host else None, read_device_trace(device.name))
+            try:
+                linked = link(read_host_trace(host) if host else None, read_device_trace(device.name))
+            except DataError as error:
+                log.warning("left out: %s", error)
+                continue
             yield MeasuredRun(Path(device.name).relative_to(folder).as_posix(), linked, _span(linked))
 
 
