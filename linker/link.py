@@ -204,14 +204,17 @@ class _Joined(NamedTuple):
 
 def link_communication(
     host: HostTrace | None, device: DeviceTrace, match: Match | None, rank: int | None
-) -> tuple[LinkedTrace, communication.CollectiveOps]:
-    """Links two traces without waits, for what communicates in the part that both cover, with the records of that."""
+) -> tuple[LinkedTrace, communication.CollectiveOps, int]:
+    """Links two traces without waits, for what communicates in the part that both cover.
+
+    Returns that, its records, and of how many groups and communications the members are too many to be listed.
+    """
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     joined = _join(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
     uneven = UnevenSteps() if odd_ops(host, device, match)[0] else uneven_steps(device)
     part, _ = _part(joined.trace, device, match, EVERYTHING, joined.transfers.asked_by, uneven)
-    return part.trace, joined.collectives
+    return part.trace, joined.collectives, joined.counts[Reason.MANY_MEMBERS]
 
 
 def _join(
@@ -230,6 +233,7 @@ def _join(
     transfers = communication.host_transfers(ops, device, device_op)
     on_host, row = communication.host_communications(transfers, groups.groups)
     ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
+    communications = groups.with_members([*on_device, *on_host])
     counts: dict[AnyReason, int] = {
         Reason.OPS_IN_CIRCLES: circles,
         Reason.MANY_MEMBERS: groups.unlisted,
@@ -241,7 +245,7 @@ def _join(
         info=info, ops=ops, calls=calls, activities=activities, device_waits=device_waits,
         host_waits=linked.HostWaits(CallRows(none), ActivityRows(none), none, texts),
         handoffs=linked.ThreadHandoffs(none, none, none, none, none, texts),
-        communications=groups.with_members([*on_device, *on_host]), groups=groups.groups,
+        communications=communications, groups=groups.groups,
     )  # fmt: skip
     return _Joined(trace, op_parent, collectives, transfers, counts)
 

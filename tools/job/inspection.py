@@ -204,7 +204,8 @@ def inspect(inspection: Inspection) -> tuple[Inspection, Exchanged | None]:
             found += (odd := odd_ops(host, device, match)[1])
             inspection.notes += rounded(device)
             if match is None or match.agreement >= SMALLEST_AGREEMENT:
-                trace, records = link_communication(host, device, match, inspection.rank)
+                trace, records, unlisted = link_communication(host, device, match, inspection.rank)
+                inspection.dropped[Reason.MANY_MEMBERS] = unlisted
                 exchanged = Exchanged(summarise_rank(trace), _collectives(inspection, trace))
                 found += other_bytes(device.path, records)
                 inspection.notes += unnamed_kernels(device.path, records)
