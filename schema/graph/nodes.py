@@ -10,6 +10,7 @@ import numpy.typing as npt
 from .. import columns
 from ..arguments import GENERIC
 from ..columns import ABSENT, Bool, BytesColumn, Categorical, Int64, NodeIds, NodeNumbers, Ns, Ragged, Rows, SummaryRepr
+from ..machine import ANY_MACHINE
 from ..reasons import AnyReason, Reason
 
 STEP_START = "step_start_ns_"
@@ -247,7 +248,7 @@ class NodeColumns(SummaryRepr):
         rows = rows[np.lexsort((end[rows], start[rows], stream[rows], device[rows]))]
         before, after = rows[:-1], rows[1:]
         is_same = (stream[before] == stream[after]) & (device[before] == device[after])
-        return NodeIds(self.id[after[is_same & (end[before] - start[after] > columns.ROUNDING)]])
+        return NodeIds(self.id[after[is_same & (end[before] - start[after] > ANY_MACHINE.upper)]])
 
     @property
     def is_delay(self) -> Bool:

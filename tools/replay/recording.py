@@ -270,8 +270,9 @@ class _Host:
         work = scale_nodes(self.work, durations, left(self.work.host_delay_ns, 1.0))
         if model.machine_factor == 1:
             return work
-        names = ("duration_ns", "host_delay_ns", "wait_ns", "lag_ns")
-        times = {name: np.rint(model.machine_factor * getattr(work, name)).astype(np.int64) for name in names}
+        factors = np.where(self.is_data, 1.0, model.machine_factor)  # waits for data were measured without a profiler
+        names = {"duration_ns": factors, **dict.fromkeys(("host_delay_ns", "wait_ns", "lag_ns"), model.machine_factor)}
+        times = {name: np.rint(factor * getattr(work, name)).astype(np.int64) for name, factor in names.items()}
         return replace(work, **times)
 
     def completed(self, model: Model, goal_ns: float) -> Model:
@@ -279,7 +280,11 @@ class _Host:
         makespan = self.makespan_ns(model)
         if self.has_devices or abs(makespan - goal_ns) <= NEAR * goal_ns:
             return model
-        return msgspec.structs.replace(model, machine_factor=goal_ns / makespan)
+        factor = goal_ns / makespan
+        scaled = self.makespan_ns(msgspec.structs.replace(model, machine_factor=factor))
+        # what the factor leaves as it is leaves the run, which is linear in it, off the goal
+        factor += (goal_ns - scaled) * (factor - 1) / ((scaled - makespan) or math.inf)
+        return msgspec.structs.replace(model, machine_factor=max(factor, LEAST_FACTOR))
 
     def makespan_ns(self, model: Model) -> int:
         """Returns how long the job takes by this model."""

@@ -320,7 +320,7 @@ def change_text(replay: Replay) -> str:
     before, makespan, run = replay.measured_ns, replay.range, replay.work.unprofiled
     low, high = (makespan.low_ns, makespan.high_ns) if makespan else (replay.makespan_ns,) * 2
     changes = [100 * (time - before) / before for time in (replay.makespan_ns, low, high)]
-    decimals = 0 if abs(changes[0]) >= 10 else 1 if abs(changes[0]) >= 0.05 else 2
+    decimals = 0 if abs(changes[0]) >= 10 else 2 if 0 < abs(changes[0]) < 0.05 else 1
     text, *between = (f"{change:+.{decimals}f}".replace("-", "\u2212") for change in changes)
     nearest_first = between if changes[1] < 0 < changes[2] or abs(changes[1]) <= abs(changes[2]) else between[::-1]
     is_clear = makespan is None or makespan.is_clear or between[0] == between[1]

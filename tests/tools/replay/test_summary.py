@@ -93,8 +93,8 @@ def test_time_before_what_lost_its_launch_call_is_not_explained_and_what_if_says
 def test_activities_beside_each_other_on_a_stream_are_not_of_a_build_and_what_if_says_so() -> None:
     for stream, changes, found in ((7, {}, [2]), (8, {}, []), (7, {"changed_by": "gemm=2"}, [])):
         g = GraphBuilder(rank=0, tool="execgraph 1", target="generic", **changes)
-        g.activity("gemm", 0, 40)
-        g.activity("relu", 30, 20, stream=stream)
+        g.activity("gemm", 0, 40_000)
+        g.activity("relu", 20_000, 30_000, stream=stream)
         graph = g.build()
         assert graph.out_of_turn.tolist() == found
         assert ("1 activities that begin before their stream can" in answered([graph], "gemm=0.5")) == bool(found)
