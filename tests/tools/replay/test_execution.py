@@ -630,6 +630,16 @@ def test_the_factor_is_for_the_rest_of_the_host() -> None:
     assert "and a step waits 0.1 µs for its data" in found.text
 
 
+def test_a_slower_machine_leaves_waits_for_data_as_they_were_measured() -> None:
+    graph = loop(step_ns=150, wait_ns=60)
+    graph = replace(graph, metadata={**graph.metadata, "recorded_alone": 1, "recorded_op_ns": 2})
+    job, found = gather_job([graph]), recording(graph)
+    assert found is not None and found.models[0].machine_factor == pytest.approx(90 / 70, abs=0.02)
+    work = found.without_profiler(job)
+    assert work.duration_ns[with_measured_waits(job)[1]].sum() == 2 * 60
+    assert makespan_ns(work) == 2 * 150
+
+
 def test_a_step_may_take_longer_without_a_profiler_as_nobody_loads_ahead_of_it() -> None:
     job = gather_job([loop(step_ns=130, wait_ns=60)])
     found = recording(loop(step_ns=130, wait_ns=60))
