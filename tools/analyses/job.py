@@ -55,7 +55,7 @@ class Gain(NamedTuple):
     @property
     def is_worth_it(self) -> bool:
         """Whether it is worth a finding."""
-        return max(self.pct, self.limits_pct[1]) >= LEAST_PCT
+        return max(self.pct, self.freed_pct or 0.0) >= LEAST_PCT
 
     @property
     def share(self) -> str:

@@ -100,7 +100,8 @@ class Model(msgspec.Struct, frozen=True):
         rest = share + first if self.host_factor < 0.995 or not less else ""
         busier = "busier" if self.machine_factor < 1 else "less busy"
         factor = f"{100 * self.machine_factor:.3g} %"
-        machine = f", and all takes {factor} of that, as the machine was {busier} while recording"
+        left = ", and what is left" if less or rest else "all work"
+        machine = f"{left} takes {factor} of its time, as the machine was {busier} while recording"
         machine *= self.machine_factor != 1
         return f"{less}{less and rest and ', and then '}{rest}{machine}"
 
