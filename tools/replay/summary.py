@@ -1,8 +1,9 @@
 """Says what a replay gives: fields of `--json`, text for a terminal, and what limits the gain. Times are in µs."""
 
+import dataclasses
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from ...schema.graph import CollectiveType, DependencyKind
 from ...schema.machine import rounding
 from ...schema.reasons import Counts, Reason
 from .calls import Phase
-from .changes import MODULE, Bound, Matched, Named, Scale, matched
+from .changes import MODULE, UNDER, Bound, Matched, Named, Scale, matched
 from .critical_path import (
     DATA_WAIT,
     HOST_DELAY,
@@ -309,10 +310,25 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     if offset is not None:
         text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
+    sentences += _of_host_alone(replay, scale)
     sentences += [
         f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), losses_in_words(replay.work)) if text
     ]
     return " ".join(sentences)
+
+
+def _of_host_alone(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
+    """Yields a sentence for each name that changes ops, but not the work of devices that these launch."""
+    for change in scale:
+        if not isinstance(name := change.target, re.Pattern):
+            continue
+        below = dataclasses.replace(change, target=Named(UNDER, name))
+        if [_changes_devices(replay, each) for each in (change, below)] == [False, True]:
+            yield f"That changes the host alone: {UNDER}{name.pattern} takes what it launches with it."
+
+
+def _changes_devices(replay: Replay, change: Scale) -> bool:
+    return any((change.matches(graph, node_classes(graph)) & graph.is_activity).any() for graph in replay.work.graphs)
 
 
 def change_text(replay: Replay) -> str:

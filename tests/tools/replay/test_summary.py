@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph import what_if
+from execgraph import link, what_if
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph
@@ -88,6 +88,12 @@ def test_time_before_what_lost_its_launch_call_is_not_explained_and_what_if_says
     g.activity("kernel", 9, 1, after=[(g.host("unrecorded host", 0, 9, thread=-1), LAUNCH)])
     g.host("op", 0, 60)
     assert summarise(replay(g.build())).explained_pct is None
+
+
+def test_a_name_of_an_op_that_launches_leads_to_what_it_launches(data: Path) -> None:
+    graph = link(data / "training", rank=0).to_graph()
+    assert "That changes the host alone: under:addmm takes what it launches" in answered([graph], "addmm=0.5")
+    assert "host alone" not in answered([graph], "gemm=0.5") + answered([graph], "under:addmm=0.5")
 
 
 def test_activities_beside_each_other_on_a_stream_are_not_of_a_build_and_what_if_says_so() -> None:
