@@ -22,7 +22,7 @@ from importlib.metadata import version
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ..schema.errors import Audience, DataError, Remedy, audience, require, speak_to
 from ..schema.io import MAX_SIZE
@@ -36,6 +36,8 @@ SECONDS_UNSAID = 2
 """How long a cluster may say nothing before it is asked, and said what is waited for."""
 SECONDS_BETWEEN_LOOKS = 0.1
 """How often it is looked for stages that workers have done."""
+SECONDS_TO_END = 5.0
+"""After that a worker that was asked to end does, whatever it waits for."""
 THREADS = 3
 """A pool needs two, and waits for ever where it gets one."""
 FROM_TERMINALS = {getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)}
@@ -290,9 +292,16 @@ def _prepare_worker(saying: Connection, readers: Audience) -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     for number in FROM_TERMINALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, end_worker)
     with suppress(RuntimeError):  # there may be no more threads
         start_new_thread(_end_with_parent, ())
+
+
+def end_worker(*_: object) -> NoReturn:
+    """Ends a worker when it has cleaned up, or by an alarm: it may wait to send a result, with what locks that."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, SECONDS_TO_END)
+    sys.exit(1)
 
 
 def _end_with_parent() -> None:

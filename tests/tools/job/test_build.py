@@ -376,13 +376,6 @@ def test_a_worker_that_sees_other_folders_fails_its_ranks(elsewhere, said, job: 
     assert failures and all(re.search(said, failure) for failure in failures)
 
 
-def test_without_dask_the_missing_package_is_named(traces, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    assert command("--input-dir", traces, "--output-dir", tmp_path, "--scheduler", "tcp://127.0.0.1:1") == 2
-    needs = "--scheduler: a Dask cluster needs distributed, which is not installed"
-    assert capsys.readouterr().err == f"trace-build: error: {needs}; run: pip install distributed\n"
-
-
 # Workers
 
 
@@ -395,6 +388,12 @@ def test_a_killed_worker_fails_its_own_task_only() -> None:
     outcomes = dict(in_processes(killed_by_3, range(6), 2))
     assert isinstance(outcomes.pop(3), WorkerDied)
     assert outcomes == {number: number * number for number in (0, 1, 2, 4, 5)}
+
+
+def test_a_worker_that_waits_for_ever_is_ended() -> None:
+    ask = "workers.SECONDS_TO_END = 0.1; signal.signal(15, workers.end_worker); os.kill(os.getpid(), 15)"
+    script = f"import os, signal, time\nfrom execgraph.tools import workers\ntry: {ask}\nfinally: time.sleep(60)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGALRM
 
 
 @pytest.mark.parametrize("tasks", [[3], [2, 1, 3]])
