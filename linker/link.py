@@ -69,8 +69,7 @@ def link(
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
     trace, findings, contradicting, joined, lost = _link_all(nodes, device, match, nesting, rank)
-    # ops that are lost, or have wrong times, may be those of other steps
-    uneven = UnevenSteps() if findings.oddities[Reason.ODD_OPS] else uneven_steps(device)
+    uneven = uneven_steps(device, bool(findings.oddities[Reason.ODD_OPS]))
     if not uneven.whole:
         trace.info.step_without_profiler_ns = -1
         findings.oddities[Reason.UNEVEN_STEPS].append(-1)
@@ -203,7 +202,7 @@ class _Joined(NamedTuple):
 
 
 def link_communication(
-    host: HostTrace | None, device: DeviceTrace, match: Match | None, rank: int | None
+    host: HostTrace | None, device: DeviceTrace, match: Match | None, rank: int | None, uneven: UnevenSteps
 ) -> tuple[LinkedTrace, communication.CollectiveOps, int]:
     """Links two traces without waits, for what communicates in the part that both cover.
 
@@ -212,7 +211,6 @@ def link_communication(
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     joined = _join(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
-    uneven = UnevenSteps() if odd_ops(host, device, match)[0] else uneven_steps(device)
     part, _ = _part(joined.trace, device, match, EVERYTHING, joined.transfers.asked_by, uneven)
     return part.trace, joined.collectives, joined.counts[Reason.MANY_MEMBERS]
 

@@ -48,8 +48,13 @@ def marked_steps(device: DeviceTrace) -> dict[int, Period]:
     return steps
 
 
-def uneven_steps(device: DeviceTrace) -> UnevenSteps:
-    """Returns which steps are cut, by the ops that are in none and those of other steps, and whether they alternate."""
+def uneven_steps(device: DeviceTrace, are_ops_odd: bool) -> UnevenSteps:
+    """Returns which steps are cut, by the ops that are in none and those of other steps, and whether they alternate.
+
+    Ops that are odd (lost, or with wrong times) may be those of other steps: then nothing is known.
+    """
+    if are_ops_odd:
+        return UnevenSteps()
     ops, marks = device.ops, np.array([*marked_steps(device).values()], np.int64).reshape(-1, 2)
     is_op = ~ops.annotation & ~linked.are_step_marks(ops.name) & (ops.end > ops.start)
 

@@ -43,7 +43,7 @@ Column = Int64 | Categorical | Ragged
 """int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""
 LARGEST_NUMBER = 1 << 62
 NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
-TWO_LENGTHS = "nodes whose duration_micros is not duration_ns and gap_ns; trace-replay takes these and simulators that, so edit all"
+TWO_LENGTHS = "nodes whose duration_micros is not the sum of duration_ns, gap_ns and host_delay_ns; trace-replay takes these, so edit all"
 NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
 NO_KINDS = "nodes whose dependencies have no kind; what nodes waited for is not known, build the graph again"
 OUT_OF_TURN = "activities begin before the one before them on their stream has ended; streams or times are wrong, build the graph again"

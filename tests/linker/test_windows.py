@@ -140,7 +140,7 @@ UNEVEN = {
 @pytest.mark.parametrize("case", UNEVEN)
 def test_only_whole_iterations_are_linked_and_count_as_steps(case: str) -> None:
     device, whole_steps, said = UNEVEN[case]
-    uneven, trace = uneven_steps(device), link(None, device)
+    uneven, trace = uneven_steps(device, are_ops_odd=False), link(None, device)
     assert uneven.whole == whole_steps and said in uneven.said and bool(said) == bool(uneven.said)
     assert (uneven.said in trace.report.notes) == bool(said)
     assert (trace.info.step_without_profiler_ns == 500) == (whole_steps != 0)

@@ -17,7 +17,6 @@ from .finding_words import Found, Said, Sentence
 from .job import LEAST_PCT, Finding, Job
 from .over_time import BEFORE
 
-FEWER = Said.MERGE, Said.SEND_FEWER
 FULL_SPEED = 0.5
 """A transfer below this share of the best bandwidth of its kind is too small for the network to reach its speed."""
 SIZES_NAMED = 3
@@ -57,7 +56,11 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
         if gain.is_worth_it:
             faster = Said.TWICE_THE_BANDWIDTH.of(pct=job.gain(np.where(chosen, 0.5, 1.0)).pct)
             advice = _advice_on_transfers(job, chosen, transfer_ns)
-            facts = [_transfers(job, chosen, transfer_ns), *([] if advice in FEWER else [faster]), *absent]
+            facts = [
+                _transfers(job, chosen, transfer_ns),
+                *([] if advice in (Said.MERGE, Said.SEND_FEWER) else [faster]),
+                *absent,
+            ]
             values = {"group": labels.table[code] or Said.UNNAMED_GROUP, "advice": advice}
             yield Finding(Found.EXPOSED, gain, "collectives_over_ranks_by_group", values, facts)
 
@@ -95,7 +98,7 @@ def _advice_on_transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> Said:
     full, small = group_sums(is_small.astype(np.int64), transfer_ns[has_size], 2).tolist()
     if small > full:
         of_parameters = np.isin(job.integers("comm_type", ABSENT)[has_size], OF_PARAMETERS).all()
-        return FEWER[0] if of_parameters else FEWER[1]
+        return Said.MERGE if of_parameters else Said.SEND_FEWER
     if work.duration_ns[work.node_class == NodeClass.COMPUTATION].sum() >= transfer_ns[chosen].sum():
         return Said.OVERLAP
     return Said.SEND_LESS

@@ -358,13 +358,12 @@ def _processes(files: TraceFiles) -> list[Inspection]:
             host_of[device.name] = candidates[0].name
     lonely = [host for host in hosts if host.name not in set(host_of.values())]
     processes = [Inspection("", host.name, rank=host.rank) for host in lonely]
-    alone = [trace for trace in files.merged if not files.devices and len(files.merged) == 1]
-    with suppress(DataError):  # which inspecting it says
-        for trace in alone:
-            ranks = merged_ranks(trace.name)
-            return [
-                Inspection(trace.name, rank=rank, records_rank=True, merged_ranks=ranks) for rank in ranks
-            ] + processes
+    if len(files.merged) == 1 and not files.devices:
+        name = files.merged[0].name
+        with suppress(DataError):  # which inspecting it says
+            ranks = merged_ranks(name)
+            of_ranks = [Inspection(name, rank=rank, records_rank=True, merged_ranks=ranks) for rank in ranks]
+            return of_ranks + processes
     for device in (*files.devices, *files.merged):
         process = Inspection(device.name, host_of.get(device.name, ""), rank=device.rank)
         process.records_rank, process.detail = device.records_rank, device.detail or msgspec.UNSET

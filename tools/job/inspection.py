@@ -201,10 +201,11 @@ def inspect(inspection: Inspection) -> tuple[Inspection, Exchanged | None]:
             inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
         if device is not None and not inspection.merged:
             found += contradictions_in_traces(host, device) + lost.contradictions(device)
-            found += (odd := odd_ops(host, device, match)[1])
+            odd_count, odd = odd_ops(host, device, match)
+            found, uneven = found + odd, uneven_steps(device, bool(odd_count))
             inspection.notes += rounded(device)
             if match is None or match.agreement >= SMALLEST_AGREEMENT:
-                trace, records, unlisted = link_communication(host, device, match, inspection.rank)
+                trace, records, unlisted = link_communication(host, device, match, inspection.rank, uneven)
                 inspection.dropped[Reason.MANY_MEMBERS] = unlisted
                 exchanged = Exchanged(summarise_rank(trace), _collectives(inspection, trace))
                 found += other_bytes(device.path, records)
@@ -213,7 +214,7 @@ def inspect(inspection: Inspection) -> tuple[Inspection, Exchanged | None]:
                     inspection.collectives = int((trace.activities.communication_row >= 0).sum())
                     inspection.collectives_without_kernel = 0
             inspection.contradictions = found or msgspec.UNSET
-            inspection.uneven_steps = (not odd and uneven_steps(device).said) or msgspec.UNSET
+            inspection.uneven_steps = uneven.said or msgspec.UNSET
     except DataError as error:
         inspection.error = str(error)
     inspection.dropped = inspection.dropped.without_zeros()
@@ -225,7 +226,8 @@ def communicated(process: Inspection) -> list[Issued]:
     host, device = read_traces(process.host or None, process.device)
     device = one_rank(device, process.rank)
     match = match_ops(host, device, allow_mismatch=True) if host is not None else None
-    return issued_by(link_communication(host, device, match, process.rank)[0])
+    uneven = uneven_steps(device, bool(odd_ops(host, device, match)[0]))
+    return issued_by(link_communication(host, device, match, process.rank, uneven)[0])
 
 
 def _collectives(process: Inspection, trace: linked.LinkedTrace) -> Calls:

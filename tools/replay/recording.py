@@ -198,11 +198,11 @@ def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Ru
     late_ns, apart_ns = int(starts_apart_ns.max(initial=0)), abs(recorded.makespan_ns - recorded.measured_ns)
     is_generic = all(graph.metadata.get("target") == GENERIC for graph in graphs)
     if is_generic and not job.is_of_scaled_job and max(late_ns, apart_ns) > MOST_APART * recorded.measured_ns:
-        times = [time_text(time_ns / 1000) for time_ns in (recorded.measured_ns, recorded.makespan_ns)]
-        is_longer = times[0] != times[1]
-        job = replace(
-            job, differs=DIFFERS.format(*times) if is_longer else STARTS_DIFFER.format(time_text(late_ns / 1000))
+        measured, replayed, late = (
+            time_text(ns / 1000) for ns in (recorded.measured_ns, recorded.makespan_ns, late_ns)
         )
+        by_length = DIFFERS.format(measured, replayed)
+        job = replace(job, differs=by_length if measured != replayed else STARTS_DIFFER.format(late))
     recorded = replace(recorded, work=job)
     found = None if as_recorded else recording_of(recorded)
     return Run(found.without_profiler(job) if found else job, recorded)

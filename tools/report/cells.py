@@ -19,7 +19,7 @@ IDENTITIES = {
     "rank", "to_rank", "device", "on_device", "stream", "tid", "thread", "node", "op", "correlation", "sequence",
     "repetition", "straggler", "depth", "members",
 }  # fmt: skip
-"""Columns whose numbers are identifiers; -1 stands for none."""
+"""Columns of identifiers, and of counts that may be unknown; -1 stands for none."""
 NOTHING = "–"
 MAX_BYTES = 4_500_000
 """The most bytes of all tables' rows."""
