@@ -5,7 +5,7 @@ The calls of a rank are a few columns (`graph_calls`, `recorded_calls`), so a jo
 
 from .agreement import (
     SimulatedCalls, common_order, common_positions, common_sizes, communication_summary, compute_instead, lacks_members,
-    matched_calls, order_collectives, simulated_order, with_deferred_ends, with_values,
+    matched_calls, order_collectives, shared_ids, simulated_order, with_deferred_ends, with_values,
 )  # fmt: skip
 from .calls import (
     EVER, FEW, Call, Calls, MeasuredTimes, awaits_all, graph_calls, issued_at, match, measured_times,

@@ -20,6 +20,8 @@ from .groups import OUTSIDE, recorded_groups
 
 NAMED = 4
 SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
+NODES_BETWEEN = 10_000
+"""How far the ids of two collectives of a job that follow each other are apart."""
 READY_TAGS = 1 << 30
 """The tags of ready messages begin here, above those of recorded ones."""
 
@@ -198,6 +200,13 @@ def _contradiction(calls: SimulatedCalls, first: Int64, stuck: Edges) -> str:
         f"the ranks' communication depends on itself in a circle of {len(circle)}: {' -> '.join(circle[:NAMED])}{more}; "
         "check that all traces are of one run"
     )
+
+
+def shared_ids(calls: SimulatedCalls, positions: Int64) -> Int64:
+    """Returns a node id for each collective, equal on all its members and in the order of positions, 0 for messages."""
+    is_collective = calls.type == NodeType.COMM_COLL
+    number = group_ids(np.where(is_collective, positions, -1)) + int(is_collective.all())
+    return np.where(is_collective, number * NODES_BETWEEN, 0)
 
 
 def simulated_order(calls: SimulatedCalls, positions: Int64) -> tuple[Int64, Int64]:

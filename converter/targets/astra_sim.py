@@ -96,6 +96,7 @@ PASSES: tuple[Callable[[ExecutionGraph, Lowering], ExecutionGraph], ...] = (
     count_ready_nodes,  # the time to simulate grows with the square of them
     times.with_known_work,  # roofline mode stops at nodes without work
     note_own_numbers,  # ranks that are built one by one number their groups differently
+    communication.with_shared_ids,  # a custom algorithm of one collective is found by an id for all ranks
 )
 """What is done to a graph in turn, and why; each may change the graph in place."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int32, Int64, Ragged, group_ids, is_group_start
+from ...schema.columns import ABSENT, Bool, Categorical, Int32, Int64, NodeIds, Ragged, group_ids, is_group_start
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB, RankList, number_groups
 from ...schema.errors import DataError
 from ...schema.graph import Change, CollectiveType, DependencyKind, ExecutionGraph, NodeType
@@ -278,6 +278,18 @@ def _with_answers(graph: ExecutionGraph, messages: Int64, like: Int64, name: str
         "comm_size": np.full(len(messages), READY_BYTES),
     }
     return with_added_nodes(graph, like, name, values)
+
+
+def with_shared_ids(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
+    """Returns the graph with each `shared_id` as the id of its node, others counted on from the node before. A custom
+    algorithm of a single collective has one id for all ranks.
+    """
+    attributes, row = {**graph.attributes}, np.arange(len(graph))
+    shared = np.maximum(graph.integers("shared_id", 0), 1)
+    attributes.pop("shared_id", None)
+    ids = NodeIds(np.maximum.accumulate(shared - row) + row)
+    data, called = (Ragged(deps.starts, ids[deps.values - 1]) for deps in (graph.data_deps, graph.ctrl_deps))
+    return dataclasses.replace(graph, id=ids, data_deps=data, ctrl_deps=called, attributes=attributes)
 
 
 def all_ranks(graph: ExecutionGraph) -> RankList | None:

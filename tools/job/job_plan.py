@@ -78,6 +78,8 @@ def plan_job(
     taken_ns = np.zeros(len(present), np.int64)
     if not replay:
         columns += [("comm_order", None, position, position >= 0), ("ready_tag", None, ready_tag, ready_tag != ABSENT)]
+        shared_id = across_ranks.shared_ids(calls, positions)
+        columns.append(("shared_id", None, shared_id, shared_id > 0))
     if not replay and excess_time:
         timed = transfers if network.transfers else {}
         excess_ns, smaller, is_hidden, taken_ns = excess_times(calls, positions, timed, network)

@@ -80,6 +80,14 @@ def test_what_is_given_stands_and_is_what_a_build_that_is_up_to_date_prints(tmp_
     assert json.loads((out / "astra-sim" / "system.json").read_text())["replay-only"] == 1
 
 
+def test_a_collective_has_one_id_on_all_its_ranks_as_custom_algorithms_of_single_ones_are_found_by_it(tmp_path, capsys):
+    out, _ = built(tmp_path, capsys, job="pipeline_dp", ranks=4)
+    graphs = (ExecutionGraph.read(out / f"graph.{rank}.et") for rank in range(4))
+    ids = [graph.id[graph.integers("comm_type", -1) == CollectiveType.ALL_REDUCE].tolist() for graph in graphs]
+    assert ids[0] == ids[2] and ids[1] == ids[3] and set(ids[0]).isdisjoint(ids[1])
+    assert sorted(ids[0] + ids[1]) == [10_000 * (number + 1) for number in range(2 * len(ids[0]))]
+
+
 def test_without_communication_the_network_is_the_default_one(tmp_path: Path) -> None:
     write_astra_sim_files(tmp_path, 3, None, AstraSimOptions(latency_ns=7.0))
     text = (tmp_path / "astra-sim" / "network.yml").read_text()
