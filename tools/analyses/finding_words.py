@@ -29,10 +29,10 @@ class Found(Enum):
     """What rules find, and the words for it."""
 
     SMALL_KERNELS = FindingWords("The host launches small kernels more slowly than the device runs them",
-        "Launch many at once: a CUDA graph (torch.cuda.graphs), torch.compile(mode='reduce-overhead'), or larger batches. Launching a "
-        "graph takes time, too, and its shapes must not change",
+        "Launch many at once: {graph}, torch.compile(mode='reduce-overhead'), or larger batches. Launching a graph takes time, too, and "
+        "its shapes must not change",
         "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians)",
-        "CUDA graphs or torch.compile")
+        "Launching many kernels at once")
     BETWEEN_GRAPHS = FindingWords("Beside its graphs the host launches small kernels more slowly than the device runs them",
         "Take them into a graph, fuse them, prepare the next step while a graph runs, or use larger batches",
         "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians); graphs launch "
@@ -60,9 +60,7 @@ class Found(Enum):
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
         "{time}{rank:+ on rank #}, {pct:.0f} % of the run", "Leaving that out")
-    PAUSES = FindingWords("{title}",
-        "The op is hardly the cause, but what paused it: another process, the allocator, garbage collection or the profiler. Record more "
-        "steps to see whether it happens again, and leave these calls out of comparisons", remedy="The usual time for these calls")
+    PAUSES = FindingWords("{title}", "{advice}", remedy="The usual time for these calls")
     NO_TENSOR_CORES = FindingWords("Matrix products in fp32 do not use the tensor cores",
         "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast){attention:+; only bf16 speeds up attention}",
         "{count:kernel takes|kernels take} {time:µs}", "The tensor cores (TF32 or bf16)")
@@ -116,7 +114,13 @@ class Said(Enum):
         "calls out, and larger batches need fewer")
     ONE_PAUSE = "One call of {op} took {time:µs}, many times as long as usual"
     SEVERAL_PAUSES = "{count:,} calls of ops took many times as long as usual, up to {time:µs}"
+    RECORD_MORE = ("The op is hardly the cause, but what paused it: another process, the allocator, garbage collection or the profiler. "
+        "Record more steps to see whether it happens again, and leave these calls out of comparisons")
+    WARM_UP = ("First calls load kernels, start libraries and choose algorithms: record later steps, after a warm-up; other long calls "
+        "were paused by something else, such as another process, the allocator or the profiler")
     PAUSE = "{time:µs} in {op}, which usually takes {usual:µs}{more:+, and # more}"
+    CUDA_GRAPH = "a CUDA graph (torch.cuda.graphs)"
+    DEVICE_GRAPH = "a graph of the device"
     PRODUCTS = "matrix products"
     CONVOLUTIONS = "convolutions"
     ATTENTION = "attention"

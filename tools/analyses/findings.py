@@ -51,7 +51,6 @@ WORDS = {
 }
 """How a verdict names what limits a run, what would be faster, and what is left."""
 GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
-GPU_CALLS = ("cuda", "cu", "hip")
 
 
 def find(job: Job) -> list[Finding]:
@@ -112,11 +111,14 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         said = f"What limits the run cannot be told: {'; '.join(doubts)}.{rest}{uncertain}"
     else:
         said = f"{_head(job, limit, gain, 100 * on_path[limit] / job.length_us)}. "
-        if best is None or best.gain is None:
+        if best is None:
             said += f"{WORDS[limit][1]} twice as fast would save {gain.share} ({gain.time})."
         else:
-            saves = f"{best.remedy} would save {best.gain.share} ({best.gain.time})"
-            said += f"{best.title}: {best.facts[0]}. {saves}."
+            said += f"{best.title}: {best.facts[0]}. {_saves(best)}"
+        # slow calls may not recur, so they come second
+        slow = next((each for each in findings if each.gain and each.what is Found.PAUSES), None)
+        if slow and slow.gain and slow.gain.us > ((best and best.gain) or gain).us:
+            said += f" {slow.title}. {_saves(slow)}"
     if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
         said = f"As recorded, {said[0].lower()}{said[1:]}"
     shown = [finding.gain for finding in findings if finding.gain] or [gain]
@@ -138,6 +140,11 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     return Verdict(" ".join(filter(None, (said, cost))), doubts, cost, classes)
 
 
+def _saves(finding: Finding) -> str:
+    """Returns a sentence on what the remedy of a finding would save."""
+    return f"{finding.remedy} would save {finding.gain.share} ({finding.gain.time})." if finding.gain else ""
+
+
 def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
     if not job.is_on_device:
         # the shares of the phases of the steps, the longest first, as far as they are known
@@ -149,8 +156,7 @@ def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
         phases = ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
         return f"All work is on the CPU{phases and f': {phases}'}"
     if limit is NodeClass.HOST:
-        calls = [name for rank in job.ranks for name in rank.graph.name.table]
-        word = "GPU" if any(name.startswith(GPU_CALLS) for name in calls) else "device"
+        word = "GPU" if job.is_on_gpu else "device"
         devices = f"{word}{'s wait' if len(job.rows('temporal_breakdown')) > 1 else ' waits'}"
         return f"The {devices} for the CPU: idle {100 - job.busy_pct:.0f} % of the time"
     if path_pct < MOST_OF_PATH:

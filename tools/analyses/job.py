@@ -18,7 +18,7 @@ from .finding_words import FOUND_WORDS, Found, Said, Sentence, in_template
 from .rank import RankTrace, activity_rows, lost_launches, lost_work
 from .table import Table, named
 
-ATEN = "aten::"
+ATEN, GPU_CALLS = "aten::", ("cuda", "cu", "hip")
 NO_TABLE = Table("", "", [])
 LEAST_PCT = 2.0
 """A smaller gain is not worth a reader's time."""
@@ -228,6 +228,11 @@ class Job:
         self.launches = is_of_kind(self.work, DependencyKind.LAUNCH) & ~self.work.is_activity[self.work.source]
         self.path_us = {kind: time / 1000 for kind, time in replays.time_by_kind(self.replay).items()}
         self.unexplained_us = sum(time for kind, time in self.path_us.items() if kind in replays.UNEXPLAINED)
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether the host calls a GPU's runtime or driver."""
+        return any(name.startswith(GPU_CALLS) for name in self.names.table)
 
     @cached_property
     def with_causes(self) -> tuple[Workload, Rows]:

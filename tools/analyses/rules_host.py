@@ -91,6 +91,7 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     at_once = np.bincount(work.source[launched], minlength=length)
     pct = 100 * at_once[at_once > FEW_AT_ONCE].sum() / max(at_once.sum(), 1)
     values = {"count": int(is_small.sum()), "host": host_us, "device": device_us, "pct": pct}
+    values |= {"graph": Said.CUDA_GRAPH if job.is_on_gpu else Said.DEVICE_GRAPH}
     yield Finding(
         Found.BETWEEN_GRAPHS if pct > 50 else Found.SMALL_KERNELS, gain, "launch_statistics_short_kernels", values
     )
@@ -187,16 +188,17 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
 
 
 def pauses(job: Job) -> Iterator[Finding]:
-    """Finds whether a run on the CPU alone would be shorter without pauses, calls far longer than usual."""
+    """Finds whether the run would be shorter without pauses, calls far longer than usual, such as first ones."""
     median_ns, is_pause = usual_ns(job)
-    if job.is_on_device or not is_pause.any():
+    if not is_pause.any():
         return
     work, names, nodes = job.work, job.names, np.flatnonzero(is_pause)
     longest = nodes[np.argsort(-work.duration_ns[nodes], kind="stable")].tolist()
     times_us, usual_us = work.duration_ns / 1000, median_ns / 1000
     first, shown = longest[0], longest[:NAMED]
     title = Said.ONE_PAUSE if len(longest) == 1 else Said.SEVERAL_PAUSES
-    values = {"title": title.of(op=names[first], count=len(longest), time=times_us[first])}
+    values: dict[str, object] = {"title": title.of(op=names[first], count=len(longest), time=times_us[first])}
+    values["advice"] = Said.WARM_UP if job.is_on_device else Said.RECORD_MORE
     last, more = shown[-1], len(longest) - len(shown) or None
     facts = [
         Said.PAUSE.of(time=times_us[node], op=names[node], usual=usual_us[node], more=more if node == last else None)
@@ -210,6 +212,7 @@ def usual_ns(job: Job) -> tuple[Floats, Bool]:
     """Returns the median time of calls of each node's op and shapes, NaN if unknown, and whether the node is a pause.
 
     That is the longest part of a call that takes many times as long. Short parts are left out, so none are compared.
+    Where a device computes, launching takes as long for all shapes, and calls need none to be compared.
     """
     work = job.work
     median_ns, is_pause = np.full(len(work), np.nan), np.zeros(len(work), np.bool_)
@@ -219,7 +222,7 @@ def usual_ns(job: Job) -> tuple[Floats, Bool]:
     time, first = calls.sum(work.duration_ns[nodes]), nodes[calls.first]
     kinds = groupby(job.names.codes[first], job.shapes.codes[first])
     order, count = np.lexsort((time, kinds.number)), kinds.count()
-    is_known = (count >= FEWEST_CALLS) & job.shapes.where(lambda shape: shape != "").any()
+    is_known = (count >= FEWEST_CALLS) & (job.is_on_device or job.shapes.where(lambda shape: shape != "").any())
     median = np.where(is_known, time[order[np.cumsum(count) - count + count // 2]], np.nan)[kinds.number]
     median_ns[nodes] = median[calls.number]
     for call in np.flatnonzero((median > 0) & (time > UNUSUAL * median)).tolist():

@@ -17,6 +17,8 @@ from ..command import log, log_notes, naming, print_json, progress, step
 from ..command_parser import Inputs, command
 from ..terminal import print_text
 
+LACKS = "ranks end near the measured run only as their graphs keep what this network lacks, and not in another network"
+
 
 @command(
     "trace-replay",
@@ -31,7 +33,7 @@ from ..terminal import print_text
 )
 def main(options: argparse.Namespace) -> None:
     """Replays graphs as one job, or plays them by the rules of a simulator."""
-    from ..job import REPORT, read_report, why_no_job
+    from ..job import REPORT, AstraSimOptions, poor_fit, read_report, why_no_job
 
     if options.simulator and (options.output or options.changes):
         raise WrongUsage("--simulator plays the run as it was; leave --timeline and --scale out")
@@ -49,7 +51,13 @@ def main(options: argparse.Namespace) -> None:
         remedy = "give the graphs of one job (or --allow-mismatch)"
         raise DataError(f"{paths[0]} and {len(paths) - 1} more: {reason}; {remedy}")
     with naming(paths[0] if len(paths) == 1 else f"{len(paths)} graphs"):
-        _simulate(paths, graphs, options) if options.simulator else _replay(graphs, options, known)
+        if options.simulator:
+            runs = [(build, AstraSimOptions(replay=build.options.replay)) for build in builds]
+            fits = (poor_fit(build.network, run, lacks_members=build.lacks_members) for build, run in runs)
+            log_notes(options.prog, [f"{why}; {LACKS}" for why in fits if why])
+            _simulate(paths, graphs, options)
+        else:
+            _replay(graphs, options, known)
 
 
 def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace, known: Sequence[str]) -> None:

@@ -207,7 +207,7 @@ def poor_fit(fitted: Network | None, simulation: AstraSimOptions, *, lacks_membe
     reasons = ["members of groups are absent"] if lacks_members else []
     if used.sizes < FEW_SIZES:
         reasons.append(f"only {used.sizes} sizes")
-    if (repeat_pct := fitted.repeat_error_pct or 0.0) > POOR_FIT_PCT / 2:
+    if (repeat_pct := fitted.repeat_error_pct or 0.0) > POOR_FIT_PCT:
         reasons.append(f"transfers of one size differ by {repeat_pct:g} % from their median: they wait or share links")
     reasons = [*reasons, *_one_network(links, fitted)] or ["its latency and bandwidth are not enough"]
     return f"the fitted network may not describe this job: {fit_error_text(used.fit_error_pct)} ({'; '.join(reasons)})"

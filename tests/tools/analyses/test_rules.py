@@ -8,7 +8,18 @@ import pytest
 from execgraph.schema.columns import Categorical
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.schema.reasons import Counts, Reason
-from execgraph.tools.analyses import Column, Finding, Table, analyse, facts_of, find, job_of, read_rank, together
+from execgraph.tools.analyses import (
+    Column,
+    Finding,
+    Table,
+    analyse,
+    facts_of,
+    find,
+    job_of,
+    read_rank,
+    together,
+    verdict,
+)
 from execgraph.tools.analyses.finding_words import Found
 from execgraph.tools.generate import simulate, write_traces
 from support.builder.timeline import TraceBuilder
@@ -373,6 +384,17 @@ def test_one_call_that_pauses_does_not_make_an_op_the_heaviest(t: TraceBuilder) 
     assert pause.evidence == "900.0 µs in aten::as_strided, which usually takes 2.0 µs"
     assert gain_us(pause) == pytest.approx(898)
     assert gain_us(titled(found, "aten::mm is the heaviest op")) == pytest.approx(200) and found[-1] is pause
+
+
+def test_a_first_call_that_takes_longer_than_all_the_rest_is_in_the_verdict_of_a_device_without_shapes() -> None:
+    g, end, before = GraphBuilder(rank=0), 0, list[tuple[int, DependencyKind]]()
+    for length in (900_000, *[4_000] * 9):
+        op = g.host("aten::add", end, length, after=before)
+        end, before = end + length, [(op, PROGRAM_ORDER)]
+        g.activity("add", end, 3_000, after=[(op, LAUNCH)])
+    found = find(job := built(g.build()))
+    assert "after a warm-up" in titled(found, "One call of aten::add took 900.0 µs").advice
+    assert "The usual time for these calls would save up to 9" in verdict(job, found).sentence
 
 
 def test_calls_are_compared_whole_where_a_short_part_of_one_was_left_out() -> None:
