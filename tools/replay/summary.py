@@ -310,25 +310,34 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     if offset is not None:
         text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
-    sentences += _of_host_alone(replay, scale)
+    sentences += _of_ops_alone(replay, scale)
     sentences += [
         f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), losses_in_words(replay.work)) if text
     ]
     return " ".join(sentences)
 
 
-def _of_host_alone(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
-    """Yields a sentence for each name that changes ops, but not the work of devices that these launch."""
+def _of_ops_alone(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
+    """Yields a sentence for each name that changes ops, but neither what they launch nor most of what they call."""
     for change in scale:
         if not isinstance(name := change.target, re.Pattern):
             continue
         below = dataclasses.replace(change, target=Named(UNDER, name))
-        if [_changes_devices(replay, each) for each in (change, below)] == [False, True]:
+        (host_ns, device_ns), (host_below_ns, device_below_ns) = (_changed_ns(replay, each) for each in (change, below))
+        if device_below_ns and not device_ns:
             yield f"That changes the host alone: {UNDER}{name.pattern} takes what it launches with it."
+        elif 2 * host_ns < host_below_ns and not device_ns:
+            pct = 100 * host_ns / host_below_ns
+            yield f"That changes {pct:.0f} % of its time: {UNDER}{name.pattern} takes the ops that it calls with it."
 
 
-def _changes_devices(replay: Replay, change: Scale) -> bool:
-    return any((change.matches(graph, node_classes(graph)) & graph.is_activity).any() for graph in replay.work.graphs)
+def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:
+    """Returns how long the nodes of hosts and of devices last that a change is about."""
+    times_ns = np.zeros(2, np.int64)
+    for graph in replay.work.graphs:
+        changed = change.matches(graph, node_classes(graph))
+        times_ns += np.bincount(graph.is_activity[changed], graph.duration_ns[changed], 2).astype(np.int64)
+    return int(times_ns[0]), int(times_ns[1])
 
 
 def change_text(replay: Replay) -> str:

@@ -21,7 +21,7 @@ from execgraph.tools.replay.summary import answer, start_error
 from execgraph.tools.replay.workload import node_classes
 from support.builder.timeline import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
-from support.runs import convert_run, delayed, path_ns, scaled
+from support.runs import convert_run, delayed, link_run, path_ns, scaled
 
 
 def test_what_no_delay_is_of_the_critical_path_is_explained() -> None:
@@ -94,6 +94,15 @@ def test_a_name_of_an_op_that_launches_leads_to_what_it_launches(data: Path) -> 
     graph = link(data / "training", rank=0).to_graph()
     assert "That changes the host alone: under:addmm takes what it launches" in answered([graph], "addmm=0.5")
     assert "host alone" not in answered([graph], "gemm=0.5") + answered([graph], "under:addmm=0.5")
+
+
+def test_a_name_of_an_op_that_hardly_works_itself_leads_to_what_it_calls(t: TraceBuilder) -> None:
+    with t.op("aten::linear"):
+        t.idle(5)
+        t.leaf("aten::mm", 90)
+    graph = link_run(t).to_graph()
+    assert "% of its time: under:linear takes the ops" in answered([graph], "linear=0.5")
+    assert "of its time" not in answered([graph], "mm=0.5") + answered([graph], "under:linear=0.5")
 
 
 def test_activities_beside_each_other_on_a_stream_are_not_of_a_build_and_what_if_says_so() -> None:
