@@ -116,6 +116,10 @@ def summary(results: Sequence[Result], within: float = WITHIN) -> str:
         f"- Truth in the range: {_share(hold, results)} (goal: {IN_RANGE_PCT} %). A figure without a range holds what is "
         f"at most {ONE_FIGURE:g} point away.",
     ]
+    ranges = [answer.range for result in results if isinstance(answer := result.answer, Answer) and answer.range]
+    if widths := sorted(high - low for low, high in ranges):
+        nine_in_ten = widths[(9 * len(widths) - 1) // 10]
+        lines.append(f"- Ranges are {median(widths):.0f} points wide (median; nine in ten at most {nine_in_ten:.0f}).")
     if errors:
         worst = errors[max(errors)]
         lines.append(f"- Worst: {max(errors):.1f} points, {worst.job}, {worst.change} (goal: {WORST:g}).")
