@@ -264,7 +264,7 @@ class Job:
             if removed is not None:
                 # dependencies that were added come last
                 work = work.without_dependencies(np.pad(removed, (0, len(work.source) - len(removed))))
-            return replays.makespan_ns(replays.with_waits(run, work, replays.ends_ns))
+            return replays.makespan_ns(replays.with_waits(run, work, replays.ends_ns, np.zeros(len(run), np.bool_)))
 
         run = self.work.unprofiled
         saved_us = (self.replay.makespan_ns - makespan(self.work)) / 1000

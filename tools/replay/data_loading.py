@@ -1,7 +1,7 @@
 """The loop's waits for PyTorch's data loader, whose batches other processes prepare at their own pace.
 
-In a changed run a wait ends when the batch is there or the loop comes, whichever is later. A factor for the wait
-multiplies how long it was, so that batches follow each other sooner or later; with 0 the loop never waits.
+In a changed run a wait ends when the batch is there or the loop comes, whichever is later. A factor for the wait is one
+for the loader: batches follow each other sooner or later by it, with 0 the loop never waits. A time is the wait's own.
 """
 
 import re
@@ -84,8 +84,9 @@ def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
     return scale_nodes(work.without_dependencies(handed_over), factor), is_data
 
 
-def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns]) -> Workload:
-    """Returns a changed job in which loops wait until a batch is there; `ends` says when the nodes of a job end.
+def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns], holds: Bool) -> Workload:
+    """Returns a changed job in which loops wait until a batch is there; `ends` says when the nodes of a job end. Those
+    of `holds` were given a time, the others a factor.
 
     Replays up to three times. The steps before the recorded ones count as changed, too, so the first call waits shorter
     where the loop takes longer.
@@ -99,11 +100,22 @@ def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns])
     is_waiting &= (factor == 1) | ((factor > 0) & (others > 0))
     if not is_waiting.any():
         return changed
-    end, duration, taken, saved = ends(job), after.copy(), np.minimum(taken, after[row]), (before - after)[row]
-    is_first = first == np.arange(len(row))
+    end, duration, taken, is_first = (
+        ends(job),
+        after.copy(),
+        np.minimum(taken, after[row]),
+        first == np.arange(len(row)),
+    )
+    begins, order = np.flatnonzero(is_first), np.lexsort((job.measured_start_ns, job.lane))
+    last = order[np.searchsorted(job.lane[order], thread[begins], side="right") - 1]
+    # how long after the batch before each one came, the first one after that of a step of mean length
+    since, count = np.diff(end[row], prepend=0), np.diff(np.append(begins, len(row)))
+    since[begins] = (end[last] - end[row[begins]] + before[row[begins]]) // count
+    shorter = (before - after)[row]
+    sooner = np.where(holds[row], shorter, np.rint((1 - factor) * since).astype(np.int64))
     later = is_waiting & ~is_first & ~job.is_rooted[row]
     duration[row[later]] = taken[later]
-    lag = end[row] - end[row[first]] - np.cumsum(saved) + np.cumsum(saved)[first] - taken
+    lag = end[row] - end[row[first]] - np.cumsum(sooner) + np.cumsum(sooner)[first] - taken
 
     def ended(ahead: Ns) -> Ns:
         added = {"source": row[first], "target": row, "kind": np.zeros_like(row), "lag_ns": lag - ahead[first]}
@@ -113,12 +125,12 @@ def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns])
     ahead = np.zeros(len(row), np.int64)
     until = ended(ahead)
     if len(begin := np.flatnonzero(is_first & is_waiting)):
-        moved, calls, order = until - end, row[begin], np.lexsort((job.measured_start_ns, job.lane))
-        last = order[np.searchsorted(job.lane[order], job.lane[calls], side="right") - 1]
+        moved, calls = until - end, row[begin]
         last_call = row[np.searchsorted(first, begin, side="right") - 1]
-        longer = moved[last] - moved[last_call] + moved[calls] + saved[begin]
-        duration[calls] = np.maximum(after[calls] - longer, taken[begin])
-        ahead[begin] = longer - after[calls] + duration[calls]
+        longer = moved[last[np.searchsorted(begins, begin)]] - moved[last_call] + moved[calls] + shorter[begin]
+        wait = before[calls] - sooner[begin] - longer
+        duration[calls] = np.maximum(wait, taken[begin])
+        ahead[begin] = duration[calls] - wait
         until = ended(ahead)
     arrived = np.full(len(job), NEVER)
     np.maximum.at(arrived, changed.target, until[changed.source] + changed.lag_ns)

@@ -244,7 +244,13 @@ def noise_around(noise_pct: float, before: float, after: float) -> float:
 
 def changed_job(job: Workload, scale: Sequence[Scale]) -> Workload:
     """Returns a gathered job with changes, in which loops wait for their data as long as they then have to."""
-    return with_waits(job, scale_workload(job, scale), ends_ns)
+    has_time = np.zeros(len(job), np.bool_)
+    for change in scale:
+        for graph, first in zip(job.graphs, job.first_row.tolist(), strict=True):
+            if change.each_ns is not None:
+                of_rank = slice(first, first + len(graph))
+                has_time[of_rank] |= change.matches(graph, job.node_class[of_rank])
+    return with_waits(job, scale_workload(job, scale), ends_ns, has_time)
 
 
 def ends_ns(work: Workload) -> Ns:

@@ -27,6 +27,7 @@ from .critical_path import (
     pieces_of,
     time_by_kind,
 )  # fmt: skip
+from .data_loading import waits_of
 from .execution import Replay
 from .job_graphs import absence, losses, losses_in_words
 from .recording import Recording
@@ -310,7 +311,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     if offset is not None:
         text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
-    sentences += _of_ops_alone(replay, scale)
+    sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
     sentences += [
         f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), losses_in_words(replay.work)) if text
     ]
@@ -329,6 +330,20 @@ def _of_ops_alone(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
         elif 2 * host_ns < host_below_ns and not device_ns:
             pct = 100 * host_ns / host_below_ns
             yield f"That changes {pct:.0f} % of its time: {UNDER}{name.pattern} takes the ops that it calls with it."
+
+
+def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
+    """Yields what a factor for waits for data changes, which other processes load."""
+    row, _, _, is_waiting = waits_of(replay.unchanged or replay.work)
+    factors = (change for change in scale if change.each_ns is None and change.factor not in (0, 1))
+    chosen = [[change.matches(graph, node_classes(graph)) for graph in replay.work.graphs] for change in factors]
+    is_chosen = np.any([np.concatenate(of_change)[row] for of_change in chosen] or [row < 0], axis=0)
+    if is_chosen.any():
+        pace = "the time that its processes need for a batch"
+        is_known = (is_chosen & is_waiting).any()
+        yield (
+            f"That changes {pace}." if is_known else f"The loop did not wait for its data loader: {pace} is not known."
+        )
 
 
 def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:

@@ -616,8 +616,15 @@ def test_a_batch_of_another_process_is_there_when_it_is_there() -> None:
         before, clock = [(work, PROGRAM_ORDER)], clock + wait + 30_000
     graph, waits = g.build(), re.escape(NEXT)
     assert replay(graph).makespan_ns == 431_000
-    changes = "aten::mm=2", "aten::mm=0", "aten::mm=4", f"{waits}=0", f"{waits}=2"
-    assert [replay(graph, [change]).makespan_ns for change in changes] == [461_000, 401_000, 605_000, 150_000, 712_000]
+    changes = "aten::mm=2", "aten::mm=0", "aten::mm=4", f"{waits}=0", f"{waits}=2", f"{waits}=0.5", f"{waits}=0.1ms"
+    found = [replay(graph, [change]).makespan_ns for change in changes]
+    assert found == [461_000, 401_000, 605_000, 150_000, 832_000, 230_500, 650_000]
+    said = [answer(replay(graph, [change]), [parse_scale(change)]) for change in changes]
+    assert ["That changes the time that its processes need" in text for text in said] == [False] * 4 + [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_the_factor_is_for_the_rest_of_the_host() -> None:
