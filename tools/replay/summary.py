@@ -339,7 +339,7 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
     chosen = [[change.matches(graph, node_classes(graph)) for graph in replay.work.graphs] for change in factors]
     is_chosen = np.any([np.concatenate(of_change)[row] for of_change in chosen] or [row < 0], axis=0)
     if is_chosen.any():
-        pace = "the time that its processes need for a batch"
+        pace = "all of the time that its processes need for a batch"
         is_known = (is_chosen & is_waiting).any()
         yield (
             f"That changes {pace}." if is_known else f"The loop did not wait for its data loader: {pace} is not known."

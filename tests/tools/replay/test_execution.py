@@ -620,7 +620,7 @@ def test_a_batch_of_another_process_is_there_when_it_is_there() -> None:
     found = [replay(graph, [change]).makespan_ns for change in changes]
     assert found == [461_000, 401_000, 605_000, 150_000, 832_000, 230_500, 650_000]
     said = [answer(replay(graph, [change]), [parse_scale(change)]) for change in changes]
-    assert ["That changes the time that its processes need" in text for text in said] == [False] * 4 + [
+    assert ["That changes all of the time that its processes need" in text for text in said] == [False] * 4 + [
         True,
         True,
         False,
