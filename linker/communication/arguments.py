@@ -77,6 +77,11 @@ def _positional(values: list[Any], types: list[str]) -> Communication:
     )  # fmt: skip
 
 
+def of_lists(inputs: RecordedArguments, outputs: RecordedArguments) -> Communication:
+    """Returns what the tensors of an op say: the first dtype, and the elements of all of them."""
+    return Communication("", inputs.dtype, inputs.elements, outputs.elements)
+
+
 def from_host(inputs: RecordedArguments, outputs: RecordedArguments, attributes: dict[str, Any]) -> Communication:
     """Returns the arguments of a `record_param_comms` host node: its attributes, else its positional inputs."""
     positional = _positional(inputs.values, [str(kind) for kind in inputs.types])

@@ -17,7 +17,7 @@ from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Communi
 from ...schema.dtypes import bytes_per_element
 from ...schema.linked import Activities, Calls, Communication, Ops, integer, kineto
 from ..readers import Role
-from .arguments import WAIT, from_device, from_host, from_shapes, merge
+from .arguments import WAIT, from_device, from_host, from_shapes, merge, of_lists
 
 RECORD = "record_param_comms"
 CALL = re.compile(r"nccl[A-Z]\w*")
@@ -38,6 +38,7 @@ SINGLE = (WAIT, "init", BARRIER, COALESCED)
 class CollectiveOps:
     """The records of collectives with their arguments; `number` is the position of each op in `rows`, or -1. So many
     kernels are `unnamed`: their arguments or the ops that launched them tell that they communicate, not their names.
+    `tensors` has what the lists of ops say of their tensors, as far as these were decoded: that takes long.
     """
 
     rows: OpRows
@@ -46,6 +47,7 @@ class CollectiveOps:
     ops: Ops
     arguments: Mapping[Role, Mapping[int, kineto.Args]]
     device_row: columns.DeviceOpRows
+    tensors: dict[int, Communication] = field(default_factory=dict)
     contradicted: dict[int, tuple[int, int]] = field(default_factory=dict)
     unnamed: int = 0
     number: "memoryview[int]" = field(init=False)
@@ -72,11 +74,11 @@ class CollectiveOps:
 
     def by_tensors(self, op: int, said: Communication) -> Communication:
         """Returns what is said of a record, with the dtype and elements of its tensors if these have other bytes."""
-        args = self.arguments[Role.OP].get(int(self.device_row[op]))
-        tensors = from_shapes(args) if args else Communication()
-        if self.ops.recorded_by_host[op]:
-            inputs, outputs = self.ops.arguments.inputs(op), self.ops.arguments.outputs(op)
-            tensors = Communication("", inputs.dtype, inputs.elements, outputs.elements)
+        if (tensors := self.tensors.get(op)) is None:
+            args = self.arguments[Role.OP].get(int(self.device_row[op]))
+            tensors = from_shapes(args) if args else Communication()
+            if self.ops.recorded_by_host[op]:
+                tensors = of_lists(self.ops.arguments.inputs(op), self.ops.arguments.outputs(op))
         both = (
             said.in_elements * bytes_per_element(said.dtype, 0),
             tensors.in_elements * bytes_per_element(tensors.dtype, 0),
@@ -119,12 +121,17 @@ def collective_ops(
     )
     device_row = columns.DeviceOpRows(np.full(len(ops), -1, np.int64))
     device_row[device_op] = np.arange(len(device_op))
-    rows, recorded = OpRows(np.flatnonzero(ops.name.equal(RECORD))), list[Communication]()
+    rows, recorded, tensors = (
+        OpRows(np.flatnonzero(ops.name.equal(RECORD))),
+        list[Communication](),
+        dict[int, Communication](),
+    )
     for op in rows.tolist():
         is_by_host, args = ops.recorded_by_host[op], arguments[Role.OP].get(int(device_row[op]))
         by_host = Communication()
         if is_by_host:
-            by_host = from_host(ops.arguments.inputs(op), ops.arguments.outputs(op), ops.extra.get(op, {}))
+            inputs, outputs = ops.arguments.inputs(op), ops.arguments.outputs(op)
+            by_host, tensors[op] = from_host(inputs, outputs, ops.extra.get(op, {})), of_lists(inputs, outputs)
         if other_steps:
             by_host = msgspec.structs.replace(by_host, sequence=-1)
         recorded.append(merge(by_host, from_device(args)) if args else by_host)
@@ -137,7 +144,7 @@ def collective_ops(
     if calls:
         # records without arguments may be of anything
         rows, recorded = OpRows(np.array([*named, *calls])), [*named.values(), *calls.values()]
-    collectives = CollectiveOps(rows, recorded, parent, ops, arguments, device_row)
+    collectives = CollectiveOps(rows, recorded, parent, ops, arguments, device_row, tensors)
     recorded[:] = map(collectives.by_tensors, rows.tolist(), recorded)
     # some versions record the all-reduce of one element within the record of a barrier: it is that barrier
     enclosing = collectives.enclosing_records(parent[rows])
