@@ -100,6 +100,13 @@ def repaired(job: str, better: str, title: str) -> list[str]:
     return _row(job, better, f"“{title}”", recorded[0], *predicted)
 
 
+def unchanged(name: str) -> list[str]:
+    """Returns a row for how far a replay of the run without a profiler is off the steps that were measured without."""
+    found = capture_of(name).recording
+    error = f"{round(found.error_pct, 2) + 0.0:+.2f}" if found.is_known else "no model"
+    return [name, *_milliseconds([found.step_us, found.step_without_profiler_us]).split(" to "), error]
+
+
 def _without(name: str, title: str, *, is_measured: bool) -> list[float]:
     """Returns the length of a step (µs) less the gain of a finding, without a profiler if the job was measured; two
     lengths where the gain is a range.
@@ -167,6 +174,10 @@ def main() -> None:
     print(
         "A step of another job\n", *markdown([*head, "saves, predicted %", "saves, measured %"], with_gains), sep="\n"
     )
+    several = {path.parent for path in CAPTURES.glob("*/host_rank1.json.gz")}
+    names = sorted(path.parent.name for path in CAPTURES.glob("*/host_rank0.json.gz") if path.parent not in several)
+    columns = ["job", "as recorded, ms", "without profiler, ms", "replay off by %"]
+    print("The run without a profiler\n", *markdown(columns, [unchanged(name) for name in names]), sep="\n")
     head = ["measured", "recorded", *head[2:]]
     print("The host of another job\n", *markdown(head, [other_job(*pair) for pair in OTHER_JOB]), sep="\n")
 

@@ -103,8 +103,8 @@ class Said(Enum):
     FEWER_BITS = "use fewer bits for weights and caches, shorter caches, or more devices"
     LOAD_AHEAD = ("Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
         "pin_memory=True), with more workers if there are some, or make each sample cheaper")
-    LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it, as DataLoader(num_workers=1, "
-        "persistent_workers=True) does, or make each sample cheaper")
+    LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it (else nothing is gained), as "
+        "DataLoader(num_workers=1, persistent_workers=True) does, or make each sample cheaper")
     COPIES_OF_GLOO = ("gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has "
         "a GPU, or start transfers earlier")
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Ns, Rows, Summary, summary_text, time_text
 from ...schema.graph import DEVICE_NAME, DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
@@ -240,6 +241,11 @@ class Job:
         return replays.with_causes(self.work)
 
     @cached_property
+    def ends_ns(self) -> list[Ns]:
+        """When each node ends in the run, then by its other models."""
+        return [self.replay.end_ns, *map(replays.ends_ns, self.work.others)]
+
+    @cached_property
     def calls(self) -> Int64:
         """The number of the call that each node is part of, on its rank, -1 for none."""
         return np.concatenate([replays.calls_of(rank.graph).of_row for rank in self.ranks])
@@ -256,28 +262,44 @@ class Job:
         """Returns a rank to be named; None if there is only one."""
         return self.ranks[position].rank if len(self.ranks) > 1 else None
 
-    def gain(self, factor: Floats, removed: Bool | None = None, of_host_delays: float = 1.0) -> Gain:
-        """Returns how much sooner the run ends with durations times factors, then without `removed` dependencies."""
+    def gain(
+        self, factor: Floats, removed: Bool | None = None, of_host_delays: float = 1.0, cause: Bool | None = None
+    ) -> Gain:
+        """Returns how much sooner the run ends with durations times factors, then without `removed` dependencies, which
+        is not more than the time that the changes take away somewhere, of the nodes that are the `cause` if given.
+        """
 
-        def makespan(run: Workload) -> int:
+        def shares_of(run: Workload, end_ns: Ns) -> tuple[float, float]:
             work = replays.scale_nodes(run, factor, of_host_delays)
+            less_ns = np.maximum(run.duration_ns + run.wait_ns - work.duration_ns - work.wait_ns, 0)
+            met_ns, kept_ns, kept = end_ns[run.source] + run.lag_ns, end_ns[run.source] + work.lag_ns, slice(None)
             if removed is not None:
                 # dependencies that were added come last
-                work = work.without_dependencies(np.pad(removed, (0, len(work.source) - len(removed))))
-            return replays.makespan_ns(replays.with_waits(run, work, replays.ends_ns, np.zeros(len(run), np.bool_)))
+                is_removed = np.pad(removed, (0, len(work.source) - len(removed)))
+                work, kept_ns, kept = work.without_dependencies(is_removed), kept_ns[~is_removed], ~is_removed
+            waited = np.zeros((2, len(run)), np.int64)
+            np.maximum.at(waited[0], run.target, met_ns)
+            np.maximum.at(waited[1], run.target[kept], kept_ns)
+            less_ns += np.maximum(waited[0] - waited[1], 0)
+            taken = np.flatnonzero((less_ns > 0) & (True if cause is None else cause))
+            possible_ns = columns.union(columns.Intervals(end_ns[taken] - less_ns[taken], end_ns[taken])).length()
+            before_ns = max(int(end_ns.max(initial=0)), 1)
+            work = replays.with_waits(run, work, replays.ends_ns, np.zeros(len(run), np.bool_))
+            after_ns = replays.makespan_ns(work)
+            return min(before_ns - after_ns, possible_ns) / before_ns, possible_ns / before_ns
 
-        run = self.work.unprofiled
-        saved_us = (self.replay.makespan_ns - makespan(self.work)) / 1000
-        share, others = saved_us / max(self.length_us, 1e-3), self.work.others
-        shares = [share, *(1 - makespan(other) / max(replays.makespan_ns(other), 1) for other in others)]
+        run, others = self.work.unprofiled, self.work.others
+        shares, possible = zip(*map(shares_of, (self.work, *others), self.ends_ns), strict=True)
+        share, saved_us = shares[0], shares[0] * self.length_us
         free, fixed = self.with_causes
-        freed = 100 * (1 - makespan(free) / max(replays.makespan_ns(free), 1)) if len(fixed) else 100 * share
+        freed = 100 * shares_of(free, replays.ends_ns(free))[0] if len(fixed) else 100 * share
         noise_us = replays.noise_around(run.noise_pct if run else 0.0, self.length_us, self.length_us - saved_us)
         is_range = bool(others or noise_us)
         least, most = (
             (limit(shares) * self.length_us + more) if is_range else None
             for limit, more in ((min, -noise_us), (max, noise_us))
         )
+        most = None if most is None else min(most, max(possible) * self.length_us)
         least_pct = max(replays.CLEAR_PCT, LEAST_OF_GAIN * max(freed, 100 * share))
         differs, steps = abs(freed - 100 * share) > least_pct, run.steps if run else 0
         return Gain(saved_us, 100 * share, factor, removed, least, most, steps, freed if differs else None)

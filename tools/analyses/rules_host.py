@@ -112,7 +112,7 @@ def data_loader(job: Job) -> Iterator[Finding]:
     ranks = job.rank_of_node[in_loader]
     times_us, recorded_us = (np.bincount(ranks, run.duration_ns[in_loader]) / 1000 for run in (work, recorded))
     longest = int(times_us.argmax())
-    gain = job.gain(np.where(loads, 0.0, 1.0), handed_over)
+    gain = job.gain(np.where(loads, 0.0, 1.0), handed_over, cause=in_loader)
     if not job.is_on_device:
         # the batch is then loaded by cores that compute, unless one is idle
         gain = gain._replace(least_us=0.0, most_us=max(gain.us, gain.most_us or 0.0))

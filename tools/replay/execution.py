@@ -39,7 +39,7 @@ class MakespanRange(NamedTuple):
 
     `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
     "" without such waits. `models` is in how many ways the cost of recording may have come about, `noise_pct` by how
-    much steps without a profiler differ.
+    much steps without a profiler differ, and `off_pct` by how much an unchanged replay is off them.
 
     >>> import execgraph as eg
     >>> answer = eg.link("tests/data/training", rank=0).to_graph().what_if({"class:computation": 0.5})
@@ -54,6 +54,7 @@ class MakespanRange(NamedTuple):
     models: int = 1
     noise_pct: float = 0.0
     starts_fixed: str = ""
+    off_pct: float = 0.0
 
     @property
     def is_clear(self) -> bool:
@@ -71,6 +72,8 @@ class MakespanRange(NamedTuple):
             reasons.append("which ops recording slowed by how much is not known exactly")
         if self.noise_pct:
             reasons.append(f"steps without a profiler may differ by {self.noise_pct:.2g} %")
+        if abs(self.off_pct) > CLEAR_PCT:
+            reasons.append(f"without changes the replay is {signed_pct(self.off_pct)} off the measured steps")
         reasons += [self.starts_fixed] if self.starts_fixed else []
         return "; ".join(reasons)
 
@@ -218,22 +221,26 @@ def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
     makespan = schedule.makespan_ns
     between = _with_causes(job, _range(work, makespan), makespan, scale)
     if job.unprofiled:
-        between = _of_models(job, job.unprofiled.noise_pct, between, (measured, makespan), scale)
+        between = _of_models(job, between, (measured, makespan), scale)
     return Replay(work, schedule, start, end, measured, between, _start_offset(work, makespan), scale, job)
 
 
 def _of_models(
-    job: Workload, noise_pct: float, between: MakespanRange, makespans: tuple[int, int], scale: Sequence[Scale]
+    job: Workload, between: MakespanRange, makespans: tuple[int, int], scale: Sequence[Scale]
 ) -> MakespanRange:
     """Returns the range of a changed run with what is uncertain of the run without a profiler; replays each model."""
-    before_ns, after_ns = makespans
+    (before_ns, after_ns), run = makespans, job.unprofiled
+    noise_pct, off_pct = (run.noise_pct, run.error_pct) if run else (0.0, 0.0)
     ratios = [makespan_ns(changed_job(other, scale)) / max(makespan_ns(other), 1) for other in job.others]
     ratios.append(after_ns / max(before_ns, 1))
     for ratio in ratios:
         between = between.widened(before_ns * ratio, before_ns * ratio)
     noise_ns = noise_around(noise_pct, before_ns, after_ns)
     do_agree = 100 * (max(ratios) - min(ratios)) <= CLEAR_PCT * max(ratios)
-    between = between._replace(models=1 if do_agree else len(ratios), noise_pct=noise_pct)
+    between = between._replace(models=1 if do_agree else len(ratios), noise_pct=noise_pct, off_pct=off_pct)
+    # an answer is a share of the measured steps, or its time holds as it is, but a faster run is not a longer one
+    apart_ns = (min if after_ns <= before_ns else max)(after_ns * (1 + off_pct / 100), before_ns)
+    between = between.widened(after_ns, apart_ns)
     return between.widened(max(between.low_ns - noise_ns, 0), between.high_ns + noise_ns)
 
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from ...schema.arguments import GENERIC
-from ...schema.columns import Floats, Int64, time_text
+from ...schema.columns import Floats, Int64, signed_pct, time_text
 from ...schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,
     STEP_WITHOUT_PROFILER_NS,
@@ -38,7 +38,7 @@ LEAST_FACTOR = 0.1
 """No profiler leaves less of host work: those in tests/data/gpu took up to 7 times as long with a host trace."""
 DEVICES_ALONE = (0.97, 1.05)
 """If a replay without any host work takes this share of the measured step, the devices limit it."""
-LIMITED, NEAR, REPLAYS = 1.01, 0.001, 12
+LIMITED, NEAR, REPLAYS = 1.01, 0.001, 30
 """A replay takes LIMITED of the measured step if devices limit it; others come NEAR it, within so many REPLAYS."""
 COSTLIEST, TYPICAL_OP_NS = 2.5, 440
 """How many times what was measured on a quiet thread an op may cost: 0.9 to 2.2 in jobs on a CPU with PyTorch 2.13.
@@ -115,6 +115,7 @@ class Recording(msgspec.Struct, frozen=True):
     which no model changes; 0 where that was not measured. `noise_pct` is by how much of their median steps without a
     profiler differ, from p10 or p90; 0 where only their mean is known. What an op cost `is_typical` where the capture
     could not measure it. Where recording explains no stretch of host work as long as the longest, `pause` is that.
+    By the likeliest model a replay is `error_pct` off the steps as they are without.
     """
 
     step_us: float
@@ -126,6 +127,7 @@ class Recording(msgspec.Struct, frozen=True):
     noise_pct: float = 0
     is_typical: bool = False
     pause: str = ""
+    error_pct: float = 0
 
     @property
     def is_known(self) -> bool:
@@ -157,7 +159,13 @@ class Recording(msgspec.Struct, frozen=True):
         """Says how long a step takes with and without a profiler, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
         why = TEXTS[self.cause].format(change=self.change, pause=self.pause)
-        return "{} a step, {} without a profiler: {}".format(*times, why)
+        off = abs(self.error_pct) > 100 * NEAR
+        return "{} a step, {} without a profiler: {}".format(*times, why) + f"; {self.mismatch}" * off
+
+    @property
+    def mismatch(self) -> str:
+        """Says how far a replay is off the measured steps: `a replay is +1.25 % off the steps without a profiler`."""
+        return f"a replay is {signed_pct(self.error_pct)} off the steps without a profiler"
 
 
 def recording(graphs: Graphs) -> Recording | None:
@@ -181,7 +189,8 @@ def recording_of(replay: Replay) -> Recording | None:
     models, cause = _models(host, step_ns * count, count)
     is_typical = bool(models and models[0].cost_us and not host.op_ns)
     pause = host.pause(step_ns * count, count) if cause is Cause.PAUSED else ""
-    return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause)
+    error_pct = 100 * (host.makespan_ns(models[0]) / (step_ns * count) - 1) if models else 0.0
+    return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause, error_pct)
 
 
 class Run(NamedTuple):
@@ -329,12 +338,12 @@ def _models(host: _Host, measured_ns: int, steps: int) -> tuple[tuple[Model, ...
     is_limit = host.has_devices and shortest_ns >= low * measured_ns
     if not is_limit and host.pause(measured_ns, steps):
         return (), Cause.PAUSED
-    goal_ns = max(shortest_ns, measured_ns) * (LIMITED if is_limit else 1)
+    goal_ns = max(shortest_ns * (LIMITED if is_limit else 1), measured_ns)
     first_us, dearest_us = SLOWED_MEDIANS * host.median_ns / 1000, COSTLIEST * host.cost_ns / 1000
     is_more = bool(dearest_us) and not host.has_devices
     is_more = is_more and host.makespan_ns(Model(dearest_us, 1.0)) > MUCH_SLOWER * measured_ns
     # where long stretches must have been slowed as a whole
-    while 1000 * first_us < host.longest_ns and host.makespan_ns(Model(0.0, 0.0, first_us)) > high * measured_ns:
+    while 1000 * first_us < host.longest_ns and host.makespan_ns(Model(0.0, 0.0, first_us)) > (1 + NEAR) * goal_ns:
         first_us *= 2
     of_first = host.fitted(lambda share: Model(0.0, share, first_us), goal_ns)
     if dearest_us:

@@ -293,9 +293,10 @@ def _counts(counts: dict[str, int]) -> str:
 def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     """Returns how long the run, or a step without a profiler, would take with changes, and what is uncertain."""
     before, after, makespan, offset = replay.measured_ns, replay.makespan_ns, replay.range, replay.start_offset
-    run = replay.work.unprofiled
-    what, steps = ("a step", run.steps) if run else ("the run", 1)
-    times = [time_text(time / steps / 1000) for time in (before, after)]
+    without = _without_profiler(replay)
+    what, steps = ("a step", without.steps) if without else ("the run", 1)
+    times_us = (without.measured_us, without.changed_us) if without else (before / 1000, after / 1000)
+    times = [time_text(time / steps) for time in times_us]
     if not before:
         outcome = f"take {times[1]}"
     elif times[0] == times[1] and (makespan is None or makespan.is_clear):

@@ -133,9 +133,11 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     evidence = titled(find(job), "waits for its data").evidence
     assert evidence.endswith(" a step are spent in the data loader, 40 % of the run; 40.0 µs a step as recorded")
     sure = titled(find(job), "is the heaviest op").gain
-    g.metadata |= {"steps_measured": 9, "step_p10_ns": 57_000, "step_p90_ns": 63_000}
+    # however much steps differ, no more than half of the op is gained
+    g.metadata |= {"steps_measured": 9, "step_p10_ns": 42_000, "step_p90_ns": 78_000}
     noisy = titled(find(built(g.build(), tables={"host_time_per_op": ops})), "is the heaviest op").gain
     assert noisy is not None and sure is not None and noisy.limits_pct[0] < sure.limits_pct[0] - 1
+    assert noisy.limits_pct[1] == pytest.approx(sure.limits_pct[1])
 
 
 def test_a_loop_that_waits_for_a_thread_that_loads_is_named(tmp_path: Path) -> None:

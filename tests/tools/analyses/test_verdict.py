@@ -194,6 +194,12 @@ def test_it_is_of_the_recording_where_no_factor_for_the_host_explains_a_step_wit
     assert "A step takes 2.0 µs without a profiler and 90.0 µs as recorded" in said
 
 
+def test_it_is_withdrawn_where_a_replay_without_a_profiler_is_far_off() -> None:
+    assert sentence(built(recorded_steps(19_900))).startswith("Computation limits")
+    said = sentence(built(recorded_steps(19_400)))
+    assert said.startswith("What limits the run cannot be told: a replay is +4.15 % off the steps without a profiler.")
+
+
 def test_it_is_withdrawn_where_a_pause_is_much_longer_than_recording_makes_a_step() -> None:
     said = sentence(built(recorded_steps(30_000, pause=1_000_000_000)))
     assert said.startswith(
