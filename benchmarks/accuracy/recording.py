@@ -162,7 +162,7 @@ def main() -> None:
         "recorded",
         "predicted",
         "change",
-        "as recorded, ms",
+        "answer as recorded, ms",
         "off by %",
         "without profiler, ms",
         "off by %",

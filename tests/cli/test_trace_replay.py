@@ -97,8 +97,10 @@ def test_a_base_time_that_no_clock_shows_is_none(job: Path, tmp_path: Path) -> N
 
 def test_of_a_trace_that_breaks_off_what_can_be_read_is_merged_and_that_is_said(job: Path, tmp_path: Path) -> None:
     path = job / "device_rank1.json"
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    known = '"execgraph_steps_without_profiler_us":{"median":9.0}'
+    path.write_text(f'{{"no number":NaN,{known},{path.read_text()[1 : path.stat().st_size // 2]}')
     report = merge_for_viewing(ranks_in(job), str(tmp_path / "m.json"))
+    assert known in (tmp_path / "m.json").read_text()
     assert 0 < report.ranks[1].rows < report.ranks[0].rows
     assert any("device_rank1.json: " in note and "ends early" in note for note in report.notes)
 

@@ -46,6 +46,8 @@ KINDS = (
 )
 """Ops that multiply matrices: their name, which these are, and what makes shapes that use little of a device faster."""
 ATTENTION = len(KINDS) - 1
+LAYOUT = re.compile("nchwToNhwc|nhwcToNchw")
+"""Kernels of cuDNN before and after convolutions of tensors that are not channels_last."""
 KernelCounters = tuple[int, str, str, int, dict[str, float]]
 """The rank, op stack, name, correlation id and counters of a kernel; "" and -1 if its launch is unknown."""
 
@@ -276,6 +278,9 @@ def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[F
             pct, bits = 100 * use[group], 8 * int(element[row])
             facts.append(Said.SHAPE.of(op=op[row], tensors=tensors, bits=bits, pct=pct, time=1e6 * time[group]))
         facts.append(Said.BEST_SHAPE.of(pct=min(100 * best[low].max(), 100)))
+        if products is Said.CONVOLUTIONS and (changes := job.names.where(lambda name: bool(LAYOUT.search(name)))).any():
+            time_us = job.work.duration_ns[changes].sum() / 1000
+            facts.append(Said.LAYOUTS.of(count=int(changes.sum()), time=time_us))
         values = {"products": products, "advice": advice}
         yield Finding(Found.LOW_USE, job.gain(factor), "efficiency", values, facts)
 

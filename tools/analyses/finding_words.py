@@ -38,13 +38,14 @@ class Found(Enum):
         "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians); graphs launch "
         "{pct:.0f} % of all activities", "Fewer launches beside the graphs")
     HOST_WAITS = FindingWords("The host stops to wait for the device", "{advice}{command:+. # names the Python functions}",
-        "{waits}{more:+ and elsewhere (# more)}", "Fewer synchronising calls")
+        "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}", "Fewer synchronising calls")
     READS = FindingWords("Each step reads results of the device: {ops}", "{advice}",
         "{calls}\nthe recording slowed the host, so that little was left to wait for. A host that is ahead of its device waits for all "
         "that it launched")
     DATA_LOADER = FindingWords("The loop waits for its data",
         "{advice}",
-        "{time}{rank:+ on rank #} are spent in the data loader, {pct:.0f} % of the run\n{recorded:+# as recorded}", "Loading batches ahead")
+        "{time}{rank:+ on rank #} are spent in the data loader, {pct:.0f} % of the run\n{recorded:+# as recorded}",
+        "Batches that are there in time")
     BETWEEN_STEPS = FindingWords("The device has nothing to do between steps",
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. A loader of "
         "your own is found by its annotation: record_function('load batch')",
@@ -93,11 +94,12 @@ class Said(Enum):
     """What is said of each of several things, or in some cases only, and the words for it."""
 
     WAITED = "{time:µs}{rank:+ on rank #} in {count:call|calls} of {call}{op:+ in #}{function:+ (#)}"
+    IN_ALL = "{time:µs}{rank:+ on rank #} in {count:call|calls}"
     CALLS = "{count:call|calls} of {call}{op:+ in #}{function:+ (#)}"
     READ_LESS = ("Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
         "device, copy with non_blocking=True")
-    KEEP_MEMORY = ("Keep memory: unset PYTORCH_NO_CUDA_MEMORY_CACHING, leave out empty_cache(), and if memory is nearly full or in "
-        "pieces, use PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a smaller batch")
+    KEEP_MEMORY = ("Keep memory: unset PYTORCH_NO_{of}_MEMORY_CACHING, leave out empty_cache(), and if memory is nearly full or in "
+        "pieces, use PYTORCH_{of}_ALLOC_CONF=expandable_segments:True or a smaller batch")
     WAIT_LESS = "Leave out torch.cuda.synchronize() and event.synchronize(), and measure time with torch.cuda.Event"
     SHARD_STATE = "checkpoint activations, zero gradients to None, shard the optimizer's state"
     FEWER_BITS = "use fewer bits for weights and caches, shorter caches, or more devices"
@@ -105,6 +107,8 @@ class Said(Enum):
         "pin_memory=True), with more workers if there are some, or make each sample cheaper")
     LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it (else nothing is gained), as "
         "DataLoader(num_workers=1, persistent_workers=True) does, or make each sample cheaper")
+    LOAD_FASTER = ("Other processes load batches ahead, but more slowly than the loop takes them: give DataLoader more of them "
+        "(num_workers) if cores are free, or make each sample cheaper")
     COPIES_OF_GLOO = ("gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has "
         "a GPU, or start transfers earlier")
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"
@@ -130,6 +134,7 @@ class Said(Enum):
     FIT_ATTENTION = ("Compare the kernels that torch.nn.attention.sdpa_kernel chooses from, use fp16 or bf16, heads of 64 or 128, or a "
         "larger batch")
     SHAPE = "{op}{tensors} with {bits}-bit numbers at {pct:.0f} % of the peak, {time:µs}"
+    LAYOUTS = "{count:kernel|kernels} that change the layout of their tensors, {time:µs}: channels_last needs none"
     BEST_SHAPE = "the best shape reaches {pct:.0f} %"
     UNNAMED_GROUP = "unnamed group"
     TRANSFERS = "{count:transfer|transfers}{each:+ on each rank} of {time:µs} (median)"

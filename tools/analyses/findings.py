@@ -9,6 +9,7 @@ from ...linker.contradictions import RECORD_DEVICE
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
 from ...schema.graph import DependencyKind
+from ...schema.linked import kineto
 from ...schema.machine import HOST_TRACE_US
 from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, fixed_in_words, off_by_target, why_not_one_job
 from ..terminal import ranges
@@ -25,6 +26,8 @@ ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
 RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, matrix_products, *RANK_RULES)
 MOST_OF_PATH = 50.0
+LEAST_SLOWED = 0.05
+"""What a host trace costs is said from this share of the run on."""
 """What is less of the critical path is said by its gain."""
 WORST_ERROR_PCT = 1.0
 """A replay that is further off the measured run says nothing about it."""
@@ -229,10 +232,11 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
             "explain that: gains are of the recording, and may be smaller without a profiler.",
         }.get(recording.cause, "")
     # the profiler alone costs much less than a host trace
-    ops = sum(rank.recorded_ops for rank in job.ranks) / len(job.ranks)
-    if limit is not NodeClass.HOST or not job.is_on_device or not ops or job.lost_work:
-        return ""
+    beside = [rank.recorded_ops for rank in job.ranks if not rank.graph.number(kineto.RECORDED_ALONE, 0)]
+    ops = sum(beside) / len(job.ranks)
     slowed_us = HOST_TRACE_US * ops
+    if (limit is not NodeClass.HOST and job.is_on_device) or slowed_us < LEAST_SLOWED * job.length_us or job.lost_work:
+        return ""
     share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
     slows = f"Recording a host trace slows every op, by about {HOST_TRACE_US} µs on the machine where we measured it"
     slows += share if slowed_us < job.length_us else ""

@@ -17,7 +17,7 @@ from ...schema.device_peaks import pinned_rate
 from ...schema.errors import Remedy
 from ...schema.graph import DEVICE_NAME, DependencyKind
 from ...schema.linked import NEVER, STEP_MARK, USER_SCOPE
-from ..replay import Cause, NodeClass
+from ..replay import Cause, NodeClass, waits_of
 from .finding_words import Found, Said, Sentence
 from .job import ATEN, Finding, Job, is_of_kind
 
@@ -113,11 +113,12 @@ def data_loader(job: Job) -> Iterator[Finding]:
     times_us, recorded_us = (np.bincount(ranks, run.duration_ns[in_loader]) / 1000 for run in (work, recorded))
     longest = int(times_us.argmax())
     gain = job.gain(np.where(loads, 0.0, 1.0), handed_over, cause=in_loader)
+    is_ahead = len(waits_of(recorded)[0]) > 0
     if not job.is_on_device:
         # the batch is then loaded by cores that compute, unless one is idle
         gain = gain._replace(least_us=0.0, most_us=max(gain.us, gain.most_us or 0.0))
     values = {
-        "advice": Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
+        "advice": Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
         "time": gain.in_its_unit(times_us[longest]),
         "rank": job.rank_named(longest),
         "pct": 100 * times_us[longest] / job.length_us,
@@ -272,18 +273,20 @@ def host_waits(job: Job) -> Iterator[Finding]:
     if not is_wait.any():
         return
     waited_ns, sites = _waited_ns(job), defaultdict[Site, list[int]](list)
-    for node in np.unique(work.target[is_wait]).tolist():
+    nodes = np.unique(work.target[is_wait])
+    for node in nodes.tolist():
         op = "" if job.ops[node].startswith(STEP_MARK) else job.ops[node]
         sites[Site(job.names[node], CALLED.get(op, op), job.functions[node])].append(node)
     gain = job.gain(np.ones(len(work)), is_wait)
     if not gain.is_worth_it:
-        yield from _reads(job, {site: len(nodes) for site, nodes in sites.items()})
+        yield from _reads(job, {site: len(calls) for site, calls in sites.items()})
         return
-    worst = {site: _worst_rank(job, site, np.array(nodes), waited_ns) for site, nodes in sites.items()}
+    worst = {site: _worst_rank(job, site, np.array(calls), waited_ns) for site, calls in sites.items()}
     longest = sorted((site for site in sites if worst[site][0]), key=lambda site: -worst[site][0])
     values = {
         "waits": [worst[site][1] for site in longest[:NAMED]],
         "more": max(len(longest) - NAMED, 0) or None,
+        "total": _worst_rank(job, None, nodes, waited_ns)[1] if len(longest) > NAMED else None,
         "advice": _advice_on(longest[0]) if longest else Said.READ_LESS,
         "command": None if (job.functions.codes >= 0).any() else Remedy.REPORT_MODULES,
     }
@@ -298,12 +301,14 @@ def _waited_ns(job: Job) -> Ns:
     return np.maximum(np.where(before > 0, job.replay.start_ns - before, 0), 0)
 
 
-def _advice_on(site: Site) -> Said:
+def _advice_on(site: Site) -> Said | Sentence:
     """Returns how to do without the waits of a site."""
     if site.op.startswith(OF_TRANSFERS):
         return Said.COPIES_OF_GLOO
     is_of_program = site.call.endswith(OF_PROGRAM) and not site.op
-    return Said.KEEP_MEMORY if "Free" in site.call else Said.WAIT_LESS if is_of_program else Said.READ_LESS
+    if "Free" in site.call:
+        return Said.KEEP_MEMORY.of(of="HIP" if site.call.startswith("hip") else "CUDA")
+    return Said.WAIT_LESS if is_of_program else Said.READ_LESS
 
 
 def _reads(job: Job, calls_at: Mapping[Site, int]) -> Iterator[Finding]:
@@ -318,13 +323,14 @@ def _reads(job: Job, calls_at: Mapping[Site, int]) -> Iterator[Finding]:
     yield Finding(Found.READS, None, "idle_time_breakdown", values)
 
 
-def _worst_rank(job: Job, site: Site, nodes: Rows, waited: Ns) -> tuple[int, Sentence]:
-    """Returns how long (ns) the rank that waited longest in these nodes of a site did so, and that as a fact."""
+def _worst_rank(job: Job, site: Site | None, nodes: Rows, waited: Ns) -> tuple[int, Sentence]:
+    """Returns how long (ns) the rank that waited longest in these nodes did so, and that as a fact; no site: of all."""
     ranks = job.rank_of_node[nodes]
     waited_ns = group_sums(ranks, waited[nodes], len(job.ranks))
     worst = int(waited_ns.argmax())
     values = {"time": waited_ns[worst] / 1000, "rank": job.rank_named(worst), "count": int((ranks == worst).sum())}
-    return int(waited_ns[worst]), Said.WAITED.of(**values, **site._asdict())
+    fact = Said.WAITED.of(**values, **site._asdict()) if site else Said.IN_ALL.of(**values)
+    return int(waited_ns[worst]), fact
 
 
 def pageable_copies(job: Job) -> Iterator[Finding]:

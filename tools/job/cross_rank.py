@@ -18,6 +18,8 @@ LONGEST_LIST = 60
 """Characters of a list of ranks that are shown."""
 MAX_FIRST_DIFFERENCES = 8
 """Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
+FEWER = "fewer"
+"""The mark of few kernels that may be as it should."""
 UNRECEIVED = "rank {0} sends {2} × {3} that rank {1} does not receive"
 UNSENT = "rank {1} receives {2} × {3} that rank {0} did not send"
 Side = Issued | None
@@ -189,7 +191,7 @@ def _notes(
     few: dict[tuple[str, int], list[int]] = defaultdict(list)
     for rank, comms in in_order:
         if mark := mark_of(comms.kernels, most):
-            few["" if mark == "note" else f"{mark}, ", comms.kernels].append(rank)
+            few["" if mark == FEWER else f"{mark}, ", comms.kernels].append(rank)
     return notes + [
         f"{ranks_in_words(alike)}: {mark}{kernels} kernels where another rank has {most}"
         for (mark, kernels), alike in few.items()
@@ -210,9 +212,9 @@ def usual_steps(steps: Iterable[int]) -> int:
 
 
 def mark_of(kernels: int, most_kernels: int) -> str:
-    """MISSING for none, LOW under half of the largest rank's kernels, a note under four fifths."""
+    """MISSING for none, LOW under half of the largest rank's kernels, FEWER under four fifths."""
     share = kernels / most_kernels if most_kernels else 1.0
-    return "MISSING" if share == 0 else "LOW" if share < 0.5 else "note" if share < 0.8 else ""
+    return "MISSING" if share == 0 else "LOW" if share < 0.5 else FEWER if share < 0.8 else ""
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:

@@ -24,7 +24,7 @@ from ..sync_records_advice import SETTING
 from ..terminal import NAMES_SHOWN, absent_ranks, list_counts, ranges
 from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of
 from ..workers import in_processes
-from .cross_rank import compare_ranks, mark_of, usual_steps, why_no_job
+from .cross_rank import FEWER, compare_ranks, mark_of, usual_steps, why_no_job
 from .inspection import Exchanged, Inspection, communicated, inspect
 
 WRONG, NOTE = "wrong", "note"
@@ -226,7 +226,7 @@ def _launched(process: Inspection) -> int:
 def mark_among(process: Inspection, most: Inspection) -> str:
     """Returns how far its kernels are fewer than `most`; no note where its ops are as much fewer, as of a pipeline."""
     mark, of_ops = mark_of(process.kernels, _launched(most)), process.ops / (most.ops or 1)
-    return "" if mark == "note" and not mark_of(process.kernels, int(of_ops * _launched(most))) else mark
+    return "" if mark == FEWER and not mark_of(process.kernels, int(of_ops * _launched(most))) else mark
 
 
 def _asymmetry(processes: Sequence[Inspection]) -> Iterator[Finding]:
@@ -235,10 +235,10 @@ def _asymmetry(processes: Sequence[Inspection]) -> Iterator[Finding]:
     first = usual_steps(process.first_step for process in processes)
     for process in processes:
         if mark := mark_among(process, largest):
-            few = "fewer than others" if mark == "note" else mark
+            few = "fewer than others" if mark == FEWER else mark
             what = f"{few}: {process.kernels} kernels where another rank has {_launched(largest)}"
             advice = "was it stopped, idle, or traced over fewer steps, or does it do other work than that rank?"
-            yield Finding(NOTE if mark == "note" else WRONG, [process.name], what, advice)
+            yield Finding(NOTE if mark == FEWER else WRONG, [process.name], what, advice)
     for process in processes:
         if process.steps != steps:
             what = f"{process.steps} steps, other ranks have {steps}"

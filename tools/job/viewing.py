@@ -273,8 +273,9 @@ def _pieces(path: str, kind: Any, damage: Damage, record: MergedRank) -> Iterato
         top = ROW.decode(reader.document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         recorded = msgspec.to_builtins(reader.top_level(DeviceFile))
-        times = linked.STEP_WITHOUT_PROFILER, linked.DATA_WAIT_WITHOUT_PROFILER
-        kept = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", *times)
+        of_process = "distributedInfo", "baseTimeNanoseconds", "deviceProperties", linked.kineto.WINDOW
+        times = linked.STEP_WITHOUT_PROFILER, linked.DATA_WAIT_WITHOUT_PROFILER, *linked.kineto.MEASURED
+        kept = (*of_process, *times)
         top = {key: msgspec.Raw(msgspec.json.encode(recorded[key])) for key in kept}
     top.pop(EVENTS, None)
     record.metadata = msgspec.Raw(msgspec.json.encode(top))

@@ -375,12 +375,13 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
         pairs = [(graph, node_classes(graph)) for graph in graphs]
         there = [label for label, of in others.items() if any(of.matches(*pair).any() for pair in pairs)]
         return f"nothing is of this {start[:-1]}, only of {', '.join(there) or 'none'}"
-    names = {graph.name.table[code] for graph in graphs for code in np.unique(graph.name.codes).tolist()}
-    where = "in its name"
+    names = dict.fromkeys(graph.name.table[code] for graph in graphs for code in np.unique(graph.name.codes).tolist())
+    where, is_module = "in its name", isinstance(target, Named) and target.by == MODULE
     if isinstance(target, Named):
-        where = "around it" if target.by == UNDER else "in its module"
-        if target.by == MODULE:
-            names = {part for graph in graphs for path in graph.texts("module").table for part in path.split(SEPARATOR)}
+        where = "in its module" if is_module else "around it"
+        if is_module:
+            paths = [path for graph in graphs for path in graph.texts("module").table]
+            names = dict.fromkeys(part for path in sorted(paths, key=len) for part in path.split(SEPARATOR))
             if not names:
                 return f"no module was recorded: capture with modules=True, and build with {Remedy.MODULES}"
     word = target.pattern.pattern if isinstance(target, Named) else target.pattern
@@ -388,7 +389,7 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
     begin = BEGIN.match(word)
     like = nearest(begin[0], (RANK, MODULE, UNDER, *TARGETS), listed=False) if begin else ""
     hint = Spelled("trace-view and trace-report show the names", "the table `nodes` of a graph has the names")
-    return f"no node has {word!r} {where}{like or nearest(word, names, listed=False) or f': {hint}'}"
+    return f"no node has {word!r} {where}{like or nearest(word, names, listed=is_module) or f': {hint}'}"
 
 
 def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | float = 1.0) -> Workload:

@@ -393,13 +393,14 @@ def _condition(scale: Sequence[Scale]) -> str:
 
 def _predicate(factor: float) -> str:
     """
-    >>> _predicate(0.5), _predicate(0.8), _predicate(3), _predicate(0)
-    ('were twice as fast', 'were 1.25 times as fast', 'took 3 times as long', 'took no time')
+    >>> _predicate(0.5), _predicate(0.999), _predicate(3), _predicate(0)
+    ('were twice as fast', 'were 1.001 times as fast', 'took 3 times as long', 'took no time')
     """
     if factor in (0, 1):
         return "were as fast as measured" if factor else "took no time"
     times = 1 / factor if factor < 1 else factor
-    words = "twice" if times == 2 else f"{times:{',.0f' if times >= 100 else '.3g'}} times"
+    digits = ",.0f" if times >= 100 else ".3g" if times >= 1.01 else ".6g"
+    words = "twice" if times == 2 else f"{times:{digits}} times"
     return f"were {words} as fast" if factor < 1 else f"took {words} as long"
 
 
@@ -420,11 +421,14 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
     is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
     chosen = [[change.matches(graph, node_classes(graph)) for change in scale] for graph in work.graphs]
     is_asked = np.concatenate([np.logical_or.reduce(of_graph) for of_graph in chosen])
+    waits = pieces.node[(pieces.kind == KINDS.index(DATA_WAIT)) & ~is_asked[pieces.node]]
     is_changed |= (pieces.kind == KINDS.index(DATA_WAIT)) & is_asked[pieces.node]
     if NodeClass.HOST in {change.target for change in scale}:
         is_changed |= pieces.kind == KINDS.index(HOST_DELAY)
     total = np.bincount(kind[~is_changed], pieces.time[~is_changed], len(NAMES))
-    largest = int(total.argmax())
+    # a loop that is faster waits longer for its loader
+    is_waiting = (work.duration_ns - unchanged)[waits].sum() > max(replay.measured_ns - replay.makespan_ns, 0)
+    largest = KINDS.index(DATA_WAIT) if is_waiting else int(total.argmax())
     share = 100 * float(total[largest]) / max(replay.makespan_ns, 1)
     if share < LEAST_SHARE_PCT or not changed.any():
         return ""

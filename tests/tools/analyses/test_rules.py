@@ -107,16 +107,31 @@ def test_calls_in_no_op_are_one_place_in_all_steps() -> None:
     assert titled(find(played(t)), "stops to wait").evidence.endswith(" in 3 calls of cudaDeviceSynchronize")
 
 
-def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(t: TraceBuilder) -> None:
+def test_waits_at_more_places_than_are_named_are_added_up() -> None:
+    t = TraceBuilder(sync_records=True)
+    for op in "abcd":
+        with t.op(op):
+            launch(t, 200)
+            t.device_synchronize()
+            t.work(50)
+    evidence = titled(find(played(t)), "stops to wait").evidence
+    assert evidence.endswith(" in c and elsewhere (1 more), in all 800.0 µs in 4 calls")
+
+
+@pytest.mark.parametrize(
+    ("loader", "advice"),
+    [(LOADER, "if a core is free for it"), (LOADER.replace("SingleProcess", "MultiProcessing"), "more of them (num_")],
+)
+def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(loader: str, advice: str, t: TraceBuilder):
     for _ in steps(t, 3):
-        with t.annotation(LOADER):
+        with t.annotation(loader):
             t.leaf("aten::stack", 20)
             t.work(10)
         t.leaf("aten::mm", 10)
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
     assert found.evidence == "90.0 µs are spent in the data loader, 75 % of the run"
-    assert "if a core is free for it" in found.advice and "pin_memory" not in found.advice
+    assert advice in found.advice and "pin_memory" not in found.advice
 
 
 def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() -> None:
@@ -234,6 +249,14 @@ def test_attention_and_convolutions_are_compared_with_their_like_and_have_advice
     attention = titled(found, "Some shapes of attention use little")
     assert attention.evidence.startswith("aten::_flash_attention_forward [8,63] with 16-bit numbers at 7 % of the peak")
     assert "sdpa_kernel" in attention.advice and gain_us(attention) == pytest.approx(50)
+
+
+def test_kernels_that_change_the_layout_of_convolutions_are_told_with_them() -> None:
+    convolutions = [("gemm", 10_000, 2 * 10**9, 2), ("gemm", 90_000, 2 * 10**9, 2)]
+    graph = products(*convolutions, *[(f"{name}Kernel", 5_000, 0, 2) for name in ("nchwToNhwc", "nhwcToNchw")])
+    columns = {"op": Categorical.of(["aten::conv2d"] * 4), "shape": Categorical.of(["[[8,9]]", "[[8,7]]", "", ""])}
+    found = titled(find(built(graph, **columns)), "Some shapes of convolutions")
+    assert found.facts[-1] == "2 kernels that change the layout of their tensors, 10.0 µs: channels_last needs none"
 
 
 def test_gains_that_overlap_are_told_together() -> None:
@@ -442,8 +465,11 @@ def test_python_and_sleeps_are_named_on_the_cpu_in_an_annotation_of_several_ops_
 
 @pytest.mark.parametrize(
     ("call", "advice"),
-    [("hipFree", "Keep memory"), ("cudaEventSynchronize", "Leave out"), ("cudaMemcpy", "Read results")],
-)
+    [
+        ("hipFree", "Keep memory: unset PYTORCH_NO_HIP_"), ("cudaFree", "Keep memory: unset PYTORCH_NO_CUDA_"),
+        ("cudaEventSynchronize", "Leave out"), ("cudaMemcpy", "Read results"),
+    ],
+)  # fmt: skip
 def test_the_advice_on_waits_follows_the_call(call: str, advice: str, g: GraphBuilder) -> None:
     launch = g.host("launch", 0, 10_000)
     gemm = g.activity("gemm", 10_000, 100_000, after=[(launch, LAUNCH)])

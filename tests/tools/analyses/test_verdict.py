@@ -188,6 +188,17 @@ def test_it_says_that_recording_may_be_what_limits_where_nothing_was_measured() 
     assert "4 ops" not in sentence(built(recorded_steps(), recorded_ops=0))
 
 
+def test_recording_on_a_cpu_may_cost_as_much_unless_the_host_trace_is_of_other_steps_or_slows_little() -> None:
+    first, second = (GraphBuilder(rank=0, **known) for known in ({}, {"recorded_alone": 1}))
+    for g in (first, second):
+        g.host("aten::mm", 0, 200_000)
+    cost = "so 64.0 µs of these 200.0 µs may come from it (4 ops)"
+    assert cost in sentence(built(first.build(), recorded_ops=4))
+    assert "Recording" not in sentence(built(second.build(), recorded_ops=4))
+    first.host("aten::mm", 200_000, 2_000_000, after=[(1, PROGRAM_ORDER)])
+    assert "Recording" not in sentence(built(first.build(), recorded_ops=4))
+
+
 def test_it_is_of_the_recording_where_no_factor_for_the_host_explains_a_step_without_a_profiler() -> None:
     said = sentence(built(recorded_steps(2_000)))
     assert said.startswith("As recorded, the device waits for the CPU")

@@ -385,6 +385,12 @@ def test_what_matches_nothing_or_contradicts_is_refused_with_what_there_is(spec:
         replay(trained(t), spec.split())
 
 
+def test_a_module_that_is_none_is_refused_with_those_there_are(g: GraphBuilder) -> None:
+    g.host("aten::mm", 0, 10, module="Net_0/Linear_0")
+    with pytest.raises(RequestError, match=r"no node has 'stem' in its module: choose from Net_0, Linear_0$"):
+        replay(g.build(), ["module:stem=0.5"])
+
+
 def trained(t: TraceBuilder) -> ExecutionGraph:
     """Data for 20 µs, a linear layer whose kernel runs late, and a pass of autograd with a kernel."""
     t.leaf("load batch", 20)
