@@ -190,6 +190,7 @@ def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], ear
         steps = unprofiled.steps
         lengths = (run.recorded.makespan_ns / steps / 1000, unprofiled.measured_ns / steps / 1000)
         said = [*said, "without a profiler: {} a step recorded, {} without".format(*map(time_text, lengths))]
+        said += [unprofiled.mismatch] if unprofiled.mismatch else []
     return ", ".join(said)
 
 

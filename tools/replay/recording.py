@@ -159,13 +159,13 @@ class Recording(msgspec.Struct, frozen=True):
         """Says how long a step takes with and without a profiler, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
         why = TEXTS[self.cause].format(change=self.change, pause=self.pause)
-        off = abs(self.error_pct) > 100 * NEAR
-        return "{} a step, {} without a profiler: {}".format(*times, why) + f"; {self.mismatch}" * off
+        return "; ".join(filter(None, ["{} a step, {} without a profiler: {}".format(*times, why), self.mismatch]))
 
     @property
     def mismatch(self) -> str:
-        """Says how far a replay is off the measured steps: `a replay is +1.25 % off the steps without a profiler`."""
-        return f"a replay is {signed_pct(self.error_pct)} off the steps without a profiler"
+        """Says how far a replay is off the measured steps, if it is; else ""."""
+        is_off = abs(self.error_pct) > 100 * NEAR
+        return f"a replay is {signed_pct(self.error_pct)} off the steps without a profiler" if is_off else ""
 
 
 def recording(graphs: Graphs) -> Recording | None:
