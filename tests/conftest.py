@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.schema.linked import LinkedTrace
 from execgraph.tools import workers
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import rank_building
+from execgraph.tools.report import inputs
 from hypothesis import settings
+from support import linking
 from support.builder.timeline import TraceBuilder
 from support.commands import Ended, Run, status_of
 from support.folders import DATA, TESTS
@@ -185,15 +186,17 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def linked_anew(linked_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links again what has been linked, for tests of linking by builds and reports."""
+    monkeypatch.setattr(rank_building, "linked_rank", linking.linked_rank)
+    monkeypatch.setattr(inputs, "read_rank", linking.read_rank)
+
+
+@pytest.fixture(autouse=True)
 def linked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several builds of the same traces most of the time is that of linking, which changes no file of the output."""
-    linked_rank, linked = rank_building.linked_rank, dict[Path, LinkedTrace]()
-
-    def linked_again(task: rank_building.RankTask) -> LinkedTrace:
-        key = task.job.folder / task.pair.device
-        return linked[key] if key in linked else linked.setdefault(key, linked_rank(task))
-
-    monkeypatch.setattr(rank_building, "linked_rank", linked_again)
+    """Traces of the same content are linked once in a process: of tests of what is made of them that took a third."""
+    monkeypatch.setattr(rank_building, "linked_rank", linking.linked_again)
+    monkeypatch.setattr(inputs, "read_rank", linking.read_again)
 
 
 @pytest.fixture

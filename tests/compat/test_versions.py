@@ -39,48 +39,6 @@ def test_no_two_cells_have_one_name() -> None:
 
 Json = dict[str, Any]
 
-PAIRS = sorted(DATA.glob("*/device_rank*.json.gz"))
-
-
-def host_of(device: Path) -> Path:
-    """The host trace that belongs to a device trace, by the names that captures have."""
-    return device.with_name(device.name.replace("device", "host").replace("kineto", "et"))
-
-
-def check_pair(host: Path, device: Path) -> None:
-    """Nearly all ops are matched, every row of the file is accounted for, and nothing was mended or lost."""
-    read_host, read_device = read_host_trace(str(host)), read_device_trace(str(device))
-    assert read_device.read == accounted(read_device)
-    assert not read_host.skipped.without_zeros()
-    report = link(read_host, read_device).report
-    assert report.agreement_pct >= 98
-    assert report.host_ops - report.matched <= 0.03 * report.host_ops
-
-
-# Captures
-
-
-@pytest.mark.parametrize("device", [pytest.param(path, id=f"{path.parent.name}-{path.stem[11:12]}") for path in PAIRS])
-def test_every_pair_of_ours_is_read_and_linked(device: Path) -> None:
-    check_pair(host_of(device), device)
-
-
-def test_every_capture_of_every_version_is_read_and_linked(real_traces: Path) -> None:
-    captures = sorted((real_traces / "captures").glob("torch_*/*/kineto*.json.gz"))
-    assert len(captures) >= 15
-    for device in captures:
-        check_pair(host_of(device), device)
-
-
-def test_every_device_trace_of_every_vendor_is_accounted_for(real_traces: Path) -> None:
-    traces = sorted([*(real_traces / "device_only").glob("*.gz"), *(real_traces / "critical_path").glob("*.gz")])
-    assert len(traces) >= 8
-    for path in traces:
-        device = read_device_trace(str(path))
-        assert device.read == accounted(device)
-        assert not device.skipped.of(Reason.UNREADABLE_ROWS, Reason.UNKNOWN_CATEGORY)
-
-
 # Device traces alone
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from execgraph.linker.link import link
 from execgraph.schema.columns import Ragged
-from execgraph.schema.graph import CollectiveType, ExecutionGraph
+from execgraph.schema.graph import CollectiveType
 from execgraph.tools.replay import replay_ranks
 from support import runs
 from support.builder.records import LAYOUTS, Comms, Group, Tensor
@@ -211,15 +211,6 @@ def test_parts_of_a_collective_that_launched_are_not_given_again() -> None:
     nodes = convert_run(t)
     assert [node["comm_type"] for node in communications(nodes.graph)] == [CollectiveType.ALL_GATHER]
     assert nodes.report.unknown_communications == 1
-
-
-def middle(**options: Any) -> ExecutionGraph:
-    t = TraceBuilder(rank=1, world_size=3, **options)
-    with t.op("aten::mm"):
-        t.launch("gemm", stream=20)
-    batches(t, t.group(range(3)))
-    t.launch("gemm", stream=20)
-    return convert_run(t).graph
 
 
 def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:

@@ -27,7 +27,6 @@ from support.builder.timeline import TraceBuilder
 from support.damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, page_rows, sample, shown
 from support.generated import here
 
-pytestmark = pytest.mark.usefixtures("linked_once")
 HARMLESS = {
     "a byte-order mark first", "Windows line ends", "numbers as texts", "an argument of 20 MB", "a bare list of events",
     "every event twice", "a category nobody knows", "an event in two rows, begin and end", "an event without a time",

@@ -341,6 +341,9 @@ def check_pairs(folder: Path) -> None:
         traces = read_host_trace(str(host)) if host else None, read_device_trace(str(device))
         assert contradictions_in_traces(*traces) == [], device
         assert lost_rows(*traces) == {}, device
+        report = link(*traces).report
+        assert not traces[0] or (report.agreement_pct >= 98 and report.matched >= 0.97 * report.host_ops), device
+        assert not traces[1].skipped.of(Reason.UNREADABLE_ROWS, Reason.UNKNOWN_CATEGORY), device
         step = next((number for number in range(12) if f"ProfilerStep#{number}" in traces[1].ops.name.table), None)
         if step is not None:
             # every other one without its host trace

@@ -439,8 +439,11 @@ def _write(change: Change) -> dict[str, bytes]:
 def _said(change: Change) -> Said:
     with tempfile.TemporaryDirectory() as folder, inside(folder):
         texts = _write(change)
-        link = [line for pair in PAIRS if pair[1] in texts for line in _linked(*((name, texts[name]) for name in pair))]
-        return Said(link, [line for line in lines_of(trace_diagnose.main, ".") if line.startswith("wrong")])
+        said = {pair: _linked(*((name, texts[name]) for name in pair)) for pair in PAIRS if pair[1] in texts}
+        # of a rank that contradicts itself the others have nothing to say
+        told = next((pair for pair, lines in said.items() if lines), (".",))
+        wrong = [line for line in lines_of(trace_diagnose.main, *told) if line.startswith("wrong")]
+        return Said([line for lines in said.values() for line in lines], wrong)
 
 
 @cache

@@ -76,11 +76,11 @@ class Environments:
         return made
 
     def _linked(self, name: str, library: Distribution) -> Path:
-        """A folder with links to the files of a library, and to no others."""
+        """A folder with links to the folders and files of a library, and to no others."""
         folder = self._folder / "libraries" / name
         if not folder.exists():
-            # commands are beside Python's path
-            for file in (file for file in library.files or () if ".." not in file.parts):
+            # commands are beside Python's path; several libraries may share a package's folder, as of google
+            for file in {Path(*file.parts[:2]) for file in library.files or () if ".." not in file.parts}:
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).symlink_to(str(library.locate_file(file)))
         return folder

@@ -28,7 +28,10 @@ from execgraph.tools.workers import in_processes
 from support.generated import here
 
 resource: Any = pytest.importorskip("resource")
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied as they are")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied as they are"),
+    pytest.mark.usefixtures("linked_anew"),
+]
 MOMENTS = int(os.environ.get("EXECGRAPH_ENDINGS", "4"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 INTERRUPTED = b"trace-build: interrupted\n"

@@ -171,7 +171,6 @@ def test_other_options_reach_the_graphs_and_build_everything_again(traces: Path,
     assert smaller and smaller.bytes < full and bare.unchanged == set()
 
 
-@pytest.mark.usefixtures("linked_once")
 def test_simulators_get_the_run_without_a_profiler_unless_asked_for_the_recorded_one(tmp_path: Path) -> None:
     small, out = Path("tests/data/gpu/small").resolve(), tmp_path / "graphs"
 
@@ -250,7 +249,6 @@ def test_a_figure_that_somebody_changed_in_the_report_is_not_believed(traces: Pa
     ]
 
 
-@pytest.mark.usefixtures("linked_once")
 def test_a_rank_that_did_not_change_gets_the_numbers_of_groups_that_the_others_have_now(tmp_path: Path) -> None:
     write_traces(simulate(build_job("moe_dp", steps=1, layers=1, seed=3)), tmp_path / "job")
     job, out = tmp_path / "job", tmp_path / "out"

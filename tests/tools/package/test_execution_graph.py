@@ -8,19 +8,7 @@ from typing import Any
 
 import networkx as nx
 import pytest
-from execgraph import (
-    DependencyKind,
-    NodeType,
-    Options,
-    build,
-    convert,
-    diagnose,
-    generate,
-    link,
-    read_graph,
-    read_linked,
-    replay,
-)
+from execgraph import DependencyKind, NodeType, Options, build, convert, generate, link, read_graph, read_linked, replay
 from execgraph.pictures import COLUMNS, lane_strips
 from execgraph.schema.columns import Ragged
 from support.builder.timeline import TraceBuilder
@@ -128,9 +116,6 @@ def test_a_dependency_on_a_node_that_the_graph_lacks_leads_nowhere() -> None:
     assert graph[0].dependencies == [] and len(graph.edges) == 0
 
 
-TRAINING = Path("tests/data/training")
-
-
 def two_kernels_and_a_copy(folder: Path) -> tuple[Path, Path]:
     t = TraceBuilder()
     with t.op("aten::mm"):
@@ -168,11 +153,6 @@ def test_a_trace_becomes_a_graph_and_a_file(tmp_path: Path) -> None:
     for graph in (trace.to_graph(host=False), convert(tmp_path / "linked.json", Options(host=False))):
         assert [node.name for node in graph if node.attributes.get("cat") == "kernel"] == ["gemm", "add"]
     assert len(read_linked(tmp_path / "linked.json").kernels) == 2
-
-
-def test_a_trace_without_its_host_trace_is_found_wrong_or_odd() -> None:
-    [finding, *_] = diagnose([TRAINING / "device_rank0.json.gz"]).findings
-    assert finding.where and finding.advice
 
 
 def test_a_job_that_was_made_up_is_built_as_a_recorded_one(tmp_path: Path) -> None:

@@ -125,12 +125,6 @@ def test_an_answer_is_without_a_profiler_where_that_is_known_or_as_recorded() ->
     assert (further.before.makespan_us, further.after.makespan_us) == pytest.approx((40, 30), rel=0.01)
 
 
-def test_a_timeline_is_written_for_viewers(tmp_path: Path) -> None:
-    ranks = [rank_with_collective(rank, work=10, collective=5, clock=0) for rank in (0, 1)]
-    replay(ranks).write_timeline(tmp_path / "timeline.json")
-    assert (tmp_path / "timeline.json").read_text().count("process_name") == 4
-
-
 TRAINING = Path("tests/data/training")
 
 
