@@ -84,7 +84,7 @@ def _waited(
         return edges
     pair = edges.target * (int(edges.source.max()) + 1) + edges.source
     is_certain = edges.kind & (DependencyKind.CALL_ORDER | DependencyKind.INFERRED) == 0
-    also_recorded = np.isin(pair, pair[is_certain])
+    also_recorded = columns.isin(pair, pair[is_certain])
     return edges._replace(kind=np.where(also_recorded, edges.kind & ~int(DependencyKind.CALL_ORDER), edges.kind))
 
 
@@ -116,7 +116,7 @@ def graph_launch(context: ConversionContext) -> Edges:
     ]
     outside = [edge for rows in launches for edge in _outside(context, rows.tolist())]
     several = np.concatenate([order[:0], *launches])
-    is_recorded = np.isin(activities.call_row[several], activities.call_row[waits.target_row])
+    is_recorded = columns.isin(activities.call_row[several], activities.call_row[waits.target_row])
     inside = _inside(context, several[~is_recorded])
     source, target = np.concatenate((np.array(outside, np.int64).reshape(-1, 2), inside)).T
     kinds = np.full(len(source), int(DependencyKind.EVENT_WAIT))
@@ -240,7 +240,7 @@ def needed_flows(
     pairs = np.array([*flows, *known], np.int64).reshape(-1, 2)
     is_known = np.arange(len(pairs)) >= len(flows)
     # only activities at an end of a pair have to be looked at
-    rows = context.stream_sorted[np.isin(context.stream_sorted, pairs)]
+    rows = context.stream_sorted[columns.isin(context.stream_sorted, pairs)]
     stream, position = streams_of(context.linked.activities).number, np.empty(len(context.stream_sorted), np.int64)
     position[rows] = np.arange(len(rows))
     source, target = position[pairs].T

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Bool, Categorical, Int64, NodeNumbers, earliest_order, is_group_start
+from ..schema.columns import Bool, Categorical, Int64, NodeNumbers, earliest_order, is_group_start, isin
 from ..schema.errors import DataError
 from ..schema.graph import DependencyKind
 
@@ -32,7 +32,7 @@ class Edges(NamedTuple):
     @staticmethod
     def of(source: Int64, target: Int64, kind: int | Int64) -> "Edges":
         """Returns edges of one kind, or with a kind each, without the pairs that lack an end (-1)."""
-        kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
+        kinds = kind if isinstance(kind, np.ndarray) else np.full(len(source), kind, np.int64)
         return Edges(NodeNumbers(source), NodeNumbers(target), kinds).where((source >= 0) & (target >= 0))
 
     def where(self, chosen: Bool | Int64) -> "Edges":
@@ -76,7 +76,7 @@ def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorica
         return order
     import networkx as nx  # needed for a cycle only, and slow to load
 
-    inside = edges.where(~np.isin(edges.source, order) & ~np.isin(edges.target, order))
+    inside = edges.where(~isin(edges.source, order) & ~isin(edges.target, order))
     graph: nx.DiGraph[int] = nx.DiGraph(zip(inside.source.tolist(), inside.target.tolist(), strict=True))
     nodes = [source for source, _ in nx.find_cycle(graph)]
     node_names = names() if names is not None else None

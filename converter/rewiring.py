@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, group_ids
+from ..schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, group_ids, isin
 from ..schema.errors import DataError, Remedy
 from ..schema.graph import Column, DependencyKind, ExecutionGraph, NodeType, TensorText
 from ..schema.linked import NEVER
@@ -149,7 +149,7 @@ def with_added_nodes(graph: ExecutionGraph, like: Int64, name: str, values: Mapp
 def set_rows(column: Column, rows: Int64, value: Int64 | int) -> Column:
     """Returns the column with this value in the rows if it holds integers, and without values in the rows otherwise."""
     if isinstance(column, Ragged):
-        left = np.isin(column.rows(), rows, invert=True)
+        left = ~isin(column.rows(), rows)
         return Ragged.grouped(column.rows()[left], column.values[left], len(column))
     if isinstance(column, Categorical):
         column.codes[rows] = -1
@@ -183,7 +183,7 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     """Returns the graph of the activities, and of communication that only the host recorded. The graph must be in
     topological order and its streams chained. Raises DataError without any of these nodes.
     """
-    is_kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
+    is_kept = (graph.is_activity & ~isin(graph.type, SILENT)) | isin(graph.type, COMMUNICATION)
     if not is_kept.any():
         raise DataError(
             "the graph has no device activity, so nothing is left without the host; leave out ", Remedy.NO_HOST

@@ -392,7 +392,7 @@ def report_of(
     oddities: dict[AnyReason, int] = {
         Reason.DEVICE_ONLY_OPS: sizes["device_ops"] - sizes["matched"],
         Reason.ACTIVITIES_WITHOUT_CALL: int((~called).sum()),
-        Reason.LAUNCHES_NOT_RECORDED: int(np.isin(whole.activities.id[lost.uncalled], trace.activities.id).sum()),
+        Reason.LAUNCHES_NOT_RECORDED: int(columns.isin(whole.activities.id[lost.uncalled], trace.activities.id).sum()),
         Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (trace.activities.op_row < 0)).sum()),
         Reason.CLIPPED_OPS: clipped,
         Reason.SHORTENED_OPS: part.shortened,
@@ -427,7 +427,7 @@ def _sizes(trace: LinkedTrace) -> dict[str, int]:
 def _lost(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> Counts:
     """Returns how many rows of each table are outside the part, without times, or lost at its borders."""
     all_rows, rows_of_part, recorded = _sizes(whole), _sizes(part.trace), device.syncs.correlation
-    has_call, inside = (np.isin(recorded, trace.calls.correlation) for trace in (whole, part.trace))
+    has_call, inside = (columns.isin(recorded, trace.calls.correlation) for trace in (whole, part.trace))
     has_call &= recorded != 0
     counts: dict[AnyReason, int] = {Reason.HOST_OPS_WITHOUT_TIMES: rows_of_part["host_ops"] - rows_of_part["matched"]}
     for reason, table in (

@@ -138,10 +138,10 @@ def lost_records(
     nesting = nesting or columns.nest(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
     around = enclosing_ops(calls, ops, nesting, are_step_marks(ops.name))
     name = np.append(ops.name.codes, -2)
-    is_alike = np.isin(name[RowMap(around)[call_row]], name[around[alone]][around[alone] >= 0])
+    is_alike = columns.isin(name[RowMap(around)[call_row]], name[around[alone]][around[alone] >= 0])
     streams = np.unique(activities.stream[is_alike]).tolist()
     uncalled, in_time = uncalled_activities(activities, calls, call_row), np.argsort(calls.start, kind="stable")
-    launching = np.isin(calls.name.codes, calls.name.codes[call_row[call_row >= 0]])
+    launching = columns.isin(calls.name.codes, calls.name.codes[call_row[call_row >= 0]])
     launching[launches] = True
     silent = ops_without_calls(host, device, match, nesting.parent, around, launching)
     if len(silent) <= len(uncalled) or any(count for count, *_ in signs_in_device_trace(device)):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema import linked
-from ..schema.columns import Int64, Lookup, RowMap, is_group_start, rows_by_number
+from ..schema.columns import Int64, Lookup, RowMap, is_group_start, isin, rows_by_number
 from ..schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
 from ..schema.machine import AGREEING, ANY_MACHINE, MANY, SLOWEST, WHOLE, MachineCalibration, rounding
 from .overruns import Awaited, beyond_return, on_streams
@@ -54,7 +54,7 @@ def bounds_of(activities: Activities, calls: Calls, awaited: Awaited, resolution
     launched = np.flatnonzero(activities.call_row >= 0)
     start, slack = activities.start[launched], 2 * resolution * (resolution > 1)
     too_long = activities.end[beyond_return(activities, activities.call_row, calls, awaited).row]
-    awaited = Awaited(*(column[~np.isin(awaited.end, too_long)] for column in awaited))
+    awaited = Awaited(*(column[~isin(awaited.end, too_long)] for column in awaited))
     lower = Bounds(start, calls.start[activities.call_row[launched]] - start - slack)
     upper = Bounds(awaited.end, calls.end[awaited.call_row] - awaited.end + slack)
     impossible = lower.value > 0

@@ -176,15 +176,15 @@ def _on_unpaired_threads(
     """Matches transfers on threads that the host trace does not have, by their requests, else by order in each step."""
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     order = np.argsort(ops.start, kind="stable")
-    is_unpaired = ~np.isin(ops.thread[order], ops.thread[device_row])
+    is_unpaired = ~columns.isin(ops.thread[order], ops.thread[device_row])
     node, op = transfers_of_other_steps(host, ops, host_row, device_row)
-    known = np.isin(node, candidates) & ~np.isin(node, host_row) & (names.host[node] == names.device[op])
-    known &= np.isin(op, order[is_unpaired])
+    known = columns.isin(node, candidates) & ~columns.isin(node, host_row) & (names.host[node] == names.device[op])
+    known &= columns.isin(op, order[is_unpaired])
     node, op = node[known], op[known]
-    is_unpaired &= ~np.isin(order, op)
-    rows = order[is_unpaired | (names.is_step_mark[names.device[order]] & np.isin(order, device_row))]
+    is_unpaired &= ~columns.isin(order, op)
+    rows = order[is_unpaired | (names.is_step_mark[names.device[order]] & columns.isin(order, device_row))]
     is_mark = names.is_step_mark[names.host[candidates]]
-    nodes = candidates[is_mark == np.isin(candidates, np.concatenate((host_row, node)))]
+    nodes = candidates[is_mark == columns.isin(candidates, np.concatenate((host_row, node)))]
     alignment = names.aligned(nodes, rows)
     is_op = ~names.is_step_mark[names.host[nodes[alignment.left]]]
     left, right = nodes[alignment.left[is_op]], rows[alignment.right[is_op]]
@@ -196,7 +196,7 @@ def _compared_steps(thread: tuple[Int64, Int64], match: Match, names: "_Names") 
     nodes, rows = thread
     of_node, of_row = (np.cumsum(names.is_step_mark[codes]) for codes in (names.host[nodes], names.device[rows]))
     steps = int(of_node.max(initial=0)), int(of_row.max(initial=0))
-    lost = of_node[~np.isin(nodes, match.host_row)], of_row[~np.isin(rows, match.device_row)]
+    lost = of_node[~columns.isin(nodes, match.host_row)], of_row[~columns.isin(rows, match.device_row)]
     apart = np.unique(np.concatenate(lost))
     return steps, int(((apart > 0) & (apart <= min(steps))).sum())
 
@@ -251,7 +251,7 @@ class _Names(NamedTuple):
 
     def marks_step_of_both(self, rows: Int64) -> Bool:
         """Returns which of the host nodes mark a step that the device trace marks too."""
-        return self.is_step_mark[self.host[rows]] & np.isin(self.host[rows], self.device)
+        return self.is_step_mark[self.host[rows]] & columns.isin(self.host[rows], self.device)
 
     def aligned(self, nodes: Int64, rows: Int64) -> "Alignment":
         """Aligns host nodes with the device trace's ops, step by step."""
@@ -283,7 +283,7 @@ class Alignment(NamedTuple):
 def align_steps(left: Int64, right: Int64, *, marks_step: Bool, numbered: bool = True) -> Alignment:
     """Aligns sequences between step marks that both have in the same order; unless `numbered`, marks go by count."""
     sides, shared = (left, right), np.intersect1d(left, right)
-    rows = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in sides]
+    rows = [np.flatnonzero(~marks_step[side] | columns.isin(side, shared)) for side in sides]
     marks = [side[kept][marks_step[side[kept]]] for side, kept in zip(sides, rows, strict=True)]
     if numbered and not np.array_equal(marks[0], marks[1]):
         rows = [np.flatnonzero(~marks_step[side]) for side in sides]

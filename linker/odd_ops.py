@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..schema.columns import TOLERANCE, Lookup, RowMap, groupby, is_group_start, time_text
+from ..schema.columns import TOLERANCE, Lookup, RowMap, groupby, is_group_start, isin, time_text
 from ..schema.linked import NEVER, USER_SCOPE
 from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST
 from .communication import TRANSFER
@@ -81,7 +81,7 @@ def _beside(host: HostTrace, device: DeviceTrace, match: Match) -> Iterator[Sign
     is_transfer = host.name.where(lambda name: name.startswith(TRANSFER))
     is_run = ~is_transfer[match.host_row]
     # a host trace numbers threads, and has a node for each, which is the parent of its outermost ops
-    is_outermost = is_run & np.isin(host.parent[match.host_row], host.id[host.name.equal(THREAD)])
+    is_outermost = is_run & isin(host.parent[match.host_row], host.id[host.name.equal(THREAD)])
     for kind, numbers, rows in (("ops", host.tid, is_run), ("outermost ops", host.parent, is_outermost)):
         thread, number = ops.thread[match.device_row[rows]], numbers[match.host_row[rows]]
         groups = groupby(thread, number)
@@ -94,7 +94,7 @@ def _beside(host: HostTrace, device: DeviceTrace, match: Match) -> Iterator[Sign
         (path, host.path, host.id, match.host_row, host.tid, are_ops(host.name)),
         (host.path, path, ops.start, match.device_row, ops.thread, np.ones(len(ops.start), np.bool_)),
     ):
-        between = is_op & np.isin(number, number[matched]) & (position > position[matched].min())
+        between = is_op & isin(number, number[matched]) & (position > position[matched].min())
         between &= position < position[matched].max()
         lost = int(between.sum() - between[matched].sum())
         if lost >= AGREEING and lost > SMALLEST_REST * between.sum() and not (host.ends_early or device.ends_early):

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from ..schema.columns import Bool, DeviceOpRows, Int64, Keys, RowMap, asof_forward, group_ids, nearest
+from ..schema.columns import Bool, DeviceOpRows, Int64, Keys, RowMap, asof_forward, group_ids, isin, nearest
 from ..schema.linked import SyncCall, integer, sync_calls
 from ..schema.machine import AGREEING, LAUNCHES
 from .communication import RECORD, is_communication_kernel
@@ -35,15 +35,13 @@ def ops_without_calls(
         return DeviceOpRows(np.empty(0, np.int64))
     copies = calls.name.where(lambda name: COPY.search(name) is not None)
     launching, waits = launching | copies, sync_calls(calls.name) != SyncCall.NONE
-    launches, has_copy, has_wait = (
-        np.isin(np.arange(len(ops.start)), call_op[of]) for of in (launching, copies, waits)
-    )
+    launches, has_copy, has_wait = (isin(np.arange(len(ops.start)), call_op[of]) for of in (launching, copies, waits))
     order = np.lexsort((calls.start, calls.thread))
     order = order[launching[order]]
     launch = asof_forward(Keys(calls.thread[order], calls.start[order]), Keys(ops.thread, ops.start))
     is_silent = ~launches & ((launch < 0) | (calls.start[order][launch] >= ops.end))
     lacks = _alike(device, parent, launches)
-    lacks |= ops.name.where(lambda name: name.startswith(NCCL)) & np.isin(parent, unlaunched_collectives(device))
+    lacks |= ops.name.where(lambda name: name.startswith(NCCL)) & isin(parent, unlaunched_collectives(device))
     lacks = (lacks & is_silent) | (ops.name.equal(ITEM) & has_copy & ~has_wait)
     if host is not None and match is not None and not match.of_other_steps and match.agreement >= SMALLEST_AGREEMENT:
         is_silent &= ops.name.where(lambda name: ALWAYS.fullmatch(name) is not None)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import CallRows, Int64, group_ids, time_text
+from ..schema.columns import CallRows, Int64, group_ids, isin, time_text
 from ..schema.linked import NEVER, Activities, Calls, stream_sorted
 from ..schema.machine import AGREEING, SLOWEST
 from .communication import is_communication_kernel
@@ -115,7 +115,7 @@ def on_streams(activities: Activities, call_row: CallRows, calls: Calls) -> Over
     called = np.flatnonzero(call_row[order] >= 0)
     launched = calls.start[call_row[order[called]]]
     is_against = (launched[1:] < launched[:-1]) & (stream[called][1:] == stream[called][:-1])
-    is_odd = np.isin(stream, stream[called][1:][is_against])
+    is_odd = isin(stream, stream[called][1:][is_against])
     count = max(len(order) - AGREEING, 0)
     outlasts = (stream[AGREEING:] == stream[:count]) & ~is_odd[:count]
     for next_one in range(1, AGREEING + 1):

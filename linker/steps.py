@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema import linked
-from ..schema.columns import Bool, Int64
+from ..schema.columns import Bool, Int64, isin
 from ..schema.machine import AGREEING
 from .readers import DeviceTrace
 
@@ -79,7 +79,7 @@ def uneven_steps(device: DeviceTrace, are_ops_odd: bool) -> UnevenSteps:
         return UnevenSteps(said=f"{device.path}: {said}; times a step are not those of an iteration; {asked}", whole=0)
     if device.window or ops.name.equal(linked.INCOMPLETE_STEP).any():
         return UnevenSteps()
-    is_marking = np.isin(ops.thread, ops.thread[linked.are_step_marks(ops.name)])
+    is_marking = isin(ops.thread, ops.thread[linked.are_step_marks(ops.name)])
     is_outside = np.zeros(len(begin) + 1, np.bool_)
     for chosen, least in ((is_op & is_marking, OUTSIDE), (is_op, MUCH_OUTSIDE)):
         outside = np.bincount(step[chosen & ~is_in] + 1, minlength=len(begin) + 1)

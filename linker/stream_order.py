@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Bool, CallRows, Int64, group_ids, rows_of_each
+from ..schema.columns import Bool, CallRows, Int64, group_ids, isin, rows_of_each
 from ..schema.linked import FOREVER, NEVER, Calls
 from ..schema.machine import AGREEING, ANY_MACHINE
 from .overruns import MATTERS, one_by_one
@@ -71,7 +71,7 @@ def _before_awaited(device: DeviceTrace, call_row: CallRows) -> Iterator[tuple[I
         awaited, waiting, rows = waits.awaited == key.stream, waits.waiting == key.stream, np.append(rows, -1)
         source[awaited] = rows[np.searchsorted(submitted, calls.start[waits.recorder[awaited]]) - 1]
         target[waiting] = rows[np.searchsorted(submitted, calls.start[waits.call_row[waiting]])]
-    is_known = np.isin(source, order := one_by_one(activities, call_row)) & np.isin(target, order)
+    is_known = isin(source, order := one_by_one(activities, call_row)) & isin(target, order)
     is_known &= waits.waiting != waits.awaited
     is_early = is_known & (activities.end[source] - activities.start[target] > ANY_MACHINE.upper)
     for pair in rows_of_each(group_ids(waits.waiting, waits.awaited)).values():

@@ -118,7 +118,7 @@ def thread_activities(
         may_wait, idle = ~np.append(computes[rows], False)[innermost] & ~in_call, (innermost < 0) & ~in_call
         top = np.flatnonzero(enclosing < 0)
         top = top[np.argsort(start[top], kind="stable")]
-        ended = (np.arange(len(order)) > 0) & np.isin(boundaries, end)
+        ended = (np.arange(len(order)) > 0) & columns.isin(boundaries, end)
         return ThreadActivity(boundaries, may_wait, idle, start[top], end[top], kind, ended)
 
     return activity
@@ -186,7 +186,7 @@ def thread_handoffs(
     ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait], transfer_threads: Int64
 ) -> ThreadHandoffs:
     """Returns the hand-offs of a process: around its transfers, and of its other threads, however many. O(n log n)."""
-    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
+    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~columns.isin(ops.thread, transfer_threads)
     of_thread = columns.rows_by_number(np.flatnonzero(work), ops.thread)
     if len(of_thread) < 2:
         return _handoff_table(transfers)
@@ -298,7 +298,7 @@ def _by_timing(
                 called[segment.gap_start] = min(began, called.get(segment.gap_start, began))
                 yield Wait(main, began, thread, began, segment.waiting_since, timing)
     begin, end = calling.boundaries[1:-2], calling.boundaries[2:-1]
-    long_enough = (end - begin >= latency.median) | np.isin(begin, list(called))
+    long_enough = (end - begin >= latency.median) | columns.isin(begin, list(called))
     threads = np.repeat([*workers], [len(worker.top_end) for worker in workers.values()])
     ends = np.concatenate([begin[:0], *(worker.top_end for worker in workers.values())])
     order = np.argsort(ends, kind="stable")

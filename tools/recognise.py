@@ -125,7 +125,8 @@ class InputKind(FileKind, Enum):
 Kinds = Sequence[tuple[InputKind, tuple[re.Pattern[str], ...]]]
 JSON_KINDS: Kinds = (
     (InputKind.TIMELINE, (re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"'), EVENTS)),
-    (InputKind.DEVICE, (EVENTS,)),
+    (InputKind.DEVICE, (re.compile(r"\A\["),)),
+    (InputKind.DEVICE, (re.compile(r'"traceEvents"\s*:\s*\['),)),
     (InputKind.LINKED, (NODES, re.compile(r'"inclusive_dur"\s*:'))),
     (InputKind.GRAPH_JSON, (NODES, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"'))),
     (InputKind.GRAPH_JSON, (re.compile(r'\A\{\s*"metadata"\s*:\s*\{\s*("version"|\})'),)),

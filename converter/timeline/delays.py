@@ -70,7 +70,7 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
     is_late = (elapsed > upper) | waited_for_slot
     delay = np.where(is_late, np.maximum(elapsed - median, 0), 0)
     # those that wait for a slot of a full device start in the order in which they became ready
-    on_full_device = np.isin(context.linked.activities.device, context.linked.activities.device[waited_for_slot])
+    on_full_device = columns.isin(context.linked.activities.device, context.linked.activities.device[waited_for_slot])
     not_ready = np.zeros(len(start), np.int64)
     for rows in columns.rows_by_number(np.flatnonzero(on_full_device), context.linked.activities.device).values():
         rows = rows[np.argsort(start[rows], kind="stable")]
@@ -112,7 +112,9 @@ def concurrency_limit(context: ConversionContext, timing: StartTiming) -> tuple[
     """Returns how many activities each full device runs at once, and which waited for a slot of it. O(n log n)."""
     activities, slack = context.linked.activities, context.slack
     slot_counts, waited_for_slot = dict[int, int](), np.zeros(len(activities), np.bool_)
-    computing = np.isin(activities.device, activities.device[timing.delay > 0]) & (activities.communication_row < 0)
+    computing = columns.isin(activities.device, activities.device[timing.delay > 0]) & (
+        activities.communication_row < 0
+    )
     for device, rows in columns.rows_by_number(np.flatnonzero(computing), activities.device).items():
         start, delay = activities.start[rows], timing.delay[rows]
         end = np.maximum(context.activity_end[rows] - slack, start)
@@ -272,7 +274,7 @@ class GraphNodes:
         context = self.context
         counts = len(context.timeline), len(context.linked.activities), len(context.unrecorded), len(self.delays)
         parts = zip((host, activities, unrecorded, delays, groups), (*counts, len(self.groups)), strict=True)
-        values = [np.broadcast_to(missing if part is None else part, count) for part, count in parts]
+        values = [np.full(count, missing if part is None else part) for part, count in parts]
         return np.concatenate(values)[self.order]
 
     @property

@@ -19,6 +19,7 @@ from . import families, products
 from .recorded_op import LARGEST, Family, RecordedOp, Rule, Unknown, moved, recorded_by_device, recorded_by_host
 
 RULES: dict[str, Rule] = families.RULES | products.RULES
+FAMILIES = {name: get_args(Family).index(rule.family) for name, rule in RULES.items()}
 BACKEND, TRITON_BACKEND, PREFIX = "kernel_backend", "triton", "triton_"
 """The attribute that names the backend of a kernel, its value for Triton, and the prefix of the names of such ops."""
 WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device", re.IGNORECASE)
@@ -64,8 +65,7 @@ def _work_at(ops: Ops, row: int) -> Work | None:
 
 def working_ops(launching: OpRows, tree: Tree, ops: Ops) -> OpRows:
     """Returns for each launching op the op whose work its kernels do, -1 where there is none."""
-    numbers = {name: get_args(Family).index(rule.family) for name, rule in RULES.items()}
-    family_of = ops.name.numbers(lambda name: numbers.get(name, -1), -1)
+    family_of = ops.name.numbers(lambda name: FAMILIES.get(name, -1), -1)
     op_has_rule = (family_of >= 0) | ops.name.where(lambda name: name.startswith(PREFIX))
     op_has_rule[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON_BACKEND]] = True
     has_rule = op_has_rule[launching]
@@ -187,7 +187,7 @@ def lifetimes(ops: Ops) -> Lifetimes:
     start, end = ops.start[named.row], ops.end[named.row]
     # an op makes results that are none of its inputs, and no results of an op that it called
     pair = columns.group_ids(named.row, named.storage)
-    makes = named.is_output & ~np.isin(pair, pair[~named.is_output])
+    makes = named.is_output & ~columns.isin(pair, pair[~named.is_output])
     makes[makes] = ~op_tree(ops).encloses_its_kind(named.row[makes], columns.group_ids(named.storage[makes]))
     # inputs are there when an op starts, results that it did not make when it ends
     time = np.where(named.is_output & ~makes, end, start)

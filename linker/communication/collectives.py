@@ -201,7 +201,7 @@ def _communicate_unnamed(collectives: CollectiveOps, activities: Activities, is_
     record = collectives.enclosing_records(op)
     single = [max(recorded.group_size, len(recorded.ranks)) == 1 for recorded in collectives.recorded]
     is_direct = np.append(names.where(lambda name: name == RECORD or bool(ANNOTATION.match(name))), False)[op]
-    launched = is_direct & (record >= 0) & ~np.isin(record, collectives.rows[single]) & (not is_named.any())
+    launched = is_direct & (record >= 0) & ~columns.isin(record, collectives.rows[single]) & (not is_named.any())
     launched[[*collectives.arguments[Role.ACTIVITY]]] = True
     return np.asarray(launched & ~is_named & activities.category.equal("kernel"))
 

@@ -112,7 +112,7 @@ def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfer
     node = OpRows(np.array([counterparts.get(row, row) for row in op.tolist()], np.int64))
     request, has_id = _requests_by_id(ops, ops.rf_id[node]), ops.rf_id[node] > 0
     others = _timed(ops, REQUEST)
-    others = OpRows(others[~np.isin(others, request[has_id])])
+    others = OpRows(others[~columns.isin(others, request[has_id])])
     request[~has_id] = _requests_in_turn(ops, OpRows(op[~has_id]), others)
     # one that the host trace lacks has the id of its request, by which it comes after what was requested before
     lacks_id = (ops.rf_id[op] == 0) & (request >= 0)
@@ -252,11 +252,11 @@ class Users:
         """By storage: when each op starts (ns), its row, and the bytes that it uses, in the order of time."""
         only_views = ops.op_schema.where(lambda schema: "(a)" in schema and "!" not in schema)
         uses = ~only_views & ~ops.name.where(lambda name: name.startswith(TRANSFER))
-        uses &= ~np.isin(ops.thread, transfer_threads)
+        uses &= ~columns.isin(ops.thread, transfer_threads)
         uses &= (ops.start != ABSENT) & ops.recorded_by_host
         if storages:
             tensors = ops.arguments.tensors
-            used = tensors.where(uses[tensors.row] & ~tensors.is_output & np.isin(tensors.storage, [*storages]))
+            used = tensors.where(uses[tensors.row] & ~tensors.is_output & columns.isin(tensors.storage, [*storages]))
             for (row, storage), range_ in _covered(used).items():
                 self._uses[storage].append((int(ops.start[row]), row, range_))
         for uses_of_storage in self._uses.values():

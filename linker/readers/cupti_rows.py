@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Ragged
+from ...schema.columns import Bool, Int64, Ragged, isin
 from ...schema.device_formats import EVENT_IN_GRAPH, MEMORY_KINDS
 from ...schema.linked import Activities, kineto
 from ...schema.reasons import Reason
@@ -48,7 +48,7 @@ def with_dependencies(device: DeviceTrace, flows: Flows, thread: Int64, pad: boo
     def between(points: Int64) -> Bool:
         # launch flows of merged traces may have such ids, too
         is_graphs: Bool = (points[CATEGORY] == CORRELATED) & (points[ID] >= FIRST_DEPENDENCY)
-        return is_graphs & np.isin(points[PROCESS], activities.process)
+        return is_graphs & isin(points[PROCESS], activities.process)
 
     def nodes_at(time: Int64, points: Int64) -> Int64:
         places = [column[in_graph] for column in (activities.process, recorded(thread), time)]

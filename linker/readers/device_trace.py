@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ...schema.arguments import InputFile, path_of
-from ...schema.columns import Bool, Categorical, Int64
+from ...schema.columns import Bool, Categorical, Int64, isin
 from ...schema.comm_groups import INT32_MAX
 from ...schema.device_peaks import named_by_size
 from ...schema.errors import Damage, DataError, Remedy, RequestError
@@ -343,7 +343,7 @@ def merging_signs(device: DeviceTrace) -> list[str]:
     elif len(ranks) > 1:
         signs.append(f"{len(ranks)} rank labels")
     calls = device.calls
-    on_device = np.isin(calls.process, device.activities.process) & ~np.isin(calls.process, device.ops.process)
+    on_device = isin(calls.process, device.activities.process) & ~isin(calls.process, device.ops.process)
     order = np.lexsort((calls.start, calls.process, calls.correlation))
     order = order[(calls.correlation[order] != 0) & ~on_device[order]]
     same = calls.correlation[order[1:]] == calls.correlation[order[:-1]]
@@ -371,15 +371,15 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
 
     hosts = np.concatenate((device.ops.process, device.calls.process))
     shared = processes(lambda of: rank in of and len(of) > 1)
-    refuse_any(hosts[np.isin(hosts, shared)], "several ranks have the process")
+    refuse_any(hosts[isin(hosts, shared)], "several ranks have the process")
     tables, own, of_one = _tables(device), processes(lambda of: of == {rank}), processes(lambda of: len(of) == 1)
-    chosen = {name: np.isin(table.process, own) for name, table in tables.items()}
+    chosen = {name: isin(table.process, own) for name, table in tables.items()}
     correlation = device.calls.correlation
     by_rank, by_others = correlation[chosen["calls"]], correlation[~chosen["calls"]]
     for name in ("activities", "syncs", "dependencies"):
         table = tables[name]
-        launched = ~np.isin(table.process, of_one) & (table.correlation != 0) & np.isin(table.correlation, by_rank)
-        ambiguous = table.process[launched & np.isin(table.correlation, by_others)]
+        launched = ~isin(table.process, of_one) & (table.correlation != 0) & isin(table.correlation, by_rank)
+        ambiguous = table.process[launched & isin(table.correlation, by_others)]
         refuse_any(ambiguous, "several ranks launched under the same correlations on device")
         chosen[name] |= launched
     counted = f"{device.path}: what was left out of it is counted over all its ranks"
@@ -423,7 +423,7 @@ def _undone(table: Any, record: MergedRank) -> Any:
         columns["thread"] = _mapped(columns["thread"], record.threads)
     if "stream" in columns:
         # a row without a stream, whose number is that of a thread
-        columns["stream"] = np.where(np.isin(columns["stream"], [*record.threads]), -1, columns["stream"])
+        columns["stream"] = np.where(isin(columns["stream"], [*record.threads]), -1, columns["stream"])
     return type(table)(**columns | {"process": process})
 
 

@@ -133,6 +133,6 @@ def _move_to_processes_of_ops(calls: Any, ops: Any, launching: list[int]) -> Non
     """Moves calls to the process of the ops on their threads, in place: profilers may show layers as processes."""
     for process in launching:
         rows = calls.process == process
-        hosts = np.unique(ops.process[np.isin(ops.thread, calls.thread[rows])])
+        hosts = np.unique(ops.process[columns.isin(ops.thread, calls.thread[rows])])
         if len(hosts) == 1 and process not in ops.process:
             calls.process[rows] = hosts[0]

@@ -212,7 +212,7 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
     # neither an id that was not recorded nor -1, which outermost nodes have as their parent, is the id of a parent
     for none in (ABSENT, -1):
         moved.pop(none, None)
-    has_moved_parent = np.isin(parents, list(moved))
+    has_moved_parent = columns.isin(parents, list(moved))
     parents = parents.copy()
     parents[has_moved_parent] = [moved[parent] for parent in parents[has_moved_parent].tolist()]
     return new, parents, len(rows)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64, is_group_start
+from ...schema.columns import Bool, Categorical, Int64, is_group_start, isin
 from ...schema.reasons import Reason
 from .device_rows import DeviceTrace, select
 
@@ -44,9 +44,9 @@ def in_order(device: DeviceTrace) -> DeviceTrace:
     copied["queue_events"][:] = False
     if not (activities.start % 1000).any():
         launched, times = np.unique(activities.correlation[~copied["activities"]], return_counts=True)
-        copied["activities"] &= ~np.isin(activities.correlation, launched[times > 1])
+        copied["activities"] &= ~isin(activities.correlation, launched[times > 1])
     one = device.calls.correlation[device.calls.name.where(lambda name: ONE_ACTIVITY.search(name) is not None)]
-    of_one = (activities.graph_node <= 0) & np.isin(activities.correlation, one)
+    of_one = (activities.graph_node <= 0) & isin(activities.correlation, one)
     for name, again in (("ops", ops.rf_id > 0), ("calls", device.calls.correlation > 0), ("activities", of_one)):
         table = getattr(device, name)
         columns = [getattr(column, "codes", column) for column in (getattr(table, column) for column in NEARLY[name])]
@@ -80,7 +80,7 @@ def _sorted_ties(table: Any, identity: Sequence[str], further: Sequence[str]) ->
 def _nearly_repeated(table: Any, columns: list[Int64], counts: Bool, later: int = 0) -> Bool:
     """Returns which rows that count equal one before them in these columns, and are mostly at the same time."""
     values, times = np.unique(columns[0][counts], return_counts=True)
-    rows = np.flatnonzero(counts & np.isin(columns[0], values[times > 1])) if (times > 1).any() else values[:0]
+    rows = np.flatnonzero(counts & isin(columns[0], values[times > 1])) if (times > 1).any() else values[:0]
     rows = rows[np.lexsort((table.start[rows], *(column[rows] for column in columns)))]
     same, start, end = ~is_group_start(*(column[rows] for column in columns))[1:], table.start[rows], table.end[rows]
     at_once, length = np.minimum(end[1:], end[:-1]) - start[1:], end - start

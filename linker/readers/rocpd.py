@@ -9,7 +9,7 @@ from itertools import compress
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, group_ids, rows_of_each
+from ...schema.columns import Bool, Int64, group_ids, isin, rows_of_each
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER, integer
 from ...schema.reasons import Counts, Reason
@@ -91,7 +91,7 @@ def _rows(database: Database, arguments: str, counts: Counts) -> Iterator[Row]:
     links = database.integers("rocpd_api_ops", "op_id", "api_id")
     # of several links of an op, or rows of one id, the first one counts
     call_of, process_of = dict(links[::-1].tolist()), dict(api[::-1, :2].tolist())
-    counts[Reason.LINKS_OF_ABSENT_OPS] += int((~np.isin(links[:, 0], ops[:, 0])).sum())
+    counts[Reason.LINKS_OF_ABSENT_OPS] += int((~isin(links[:, 0], ops[:, 0])).sum())
     counts[Reason.FURTHER_LAUNCH_LINKS] += len(links) - len(call_of)
     by_call = "api_ptr_id" if "api_ptr_id" in database.columns("rocpd_kernelapi") else "api_id"
     launched = {call: names.get(code) for call, code in database.integers("rocpd_kernelapi", by_call, "kernelName_id")}
@@ -104,7 +104,7 @@ def _rows(database: Database, arguments: str, counts: Counts) -> Iterator[Row]:
             what = f"{count} processes traced, of which no op tells its own; link each rank's own file"
             raise DataError(f"{database.path}: {what}")
     yield from labels(traced)
-    is_marker = np.isin(api[:, 5], [code for code, text in names.items() if text == MARKER])
+    is_marker = isin(api[:, 5], [code for code, text in names.items() if text == MARKER])
     codes, messages = ", ".join(map(str, np.unique(api[is_marker, 5]).tolist())), dict[int, str]()
     if codes:
         messages = database.texts(arguments, "string", ("rocpd_api", "args_id"), where=f"apiName_id IN ({codes})")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Lookup, cumcount
+from ...schema.columns import Bool, Int64, Lookup, cumcount, isin
 from ...schema.linked import NEVER, SyncCall
 from ...schema.reasons import Reason
 from .process import Process
@@ -172,7 +172,7 @@ class Candidates:
         before = (range(last - 1, max(0, last - TRIED) - 1, -1) for last in until.tolist())
         self.before = dict(zip(self.itself, before, strict=True))
         """The last event records before each wait call, the last one first."""
-        is_awaited = np.isin(np.asarray(self.records.rows), process.sync_records.awaited)
+        is_awaited = isin(np.asarray(self.records.rows), process.sync_records.awaited)
         self.event_of = np.where(is_awaited, -1, UNUSED_YET).data
         self.rank_in_kind = cumcount(np.asarray(self.records.kind))
         numbers = {id(streams): self.stream_numbers(streams) for streams in self.records.streams}

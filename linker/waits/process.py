@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import Bool, Int64, Keys, Lookup, Ragged, RowMap, asof_backward, groupby, is_group_start
+from ...schema.columns import Bool, Int64, Keys, Lookup, Ragged, RowMap, asof_backward, groupby, is_group_start, isin
 from ...schema.linked import NEVER, Activities, Calls, Ops, Provenance, SyncCall
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ...schema.reasons import AnyReason
@@ -107,7 +107,7 @@ class SyncRecords:
         rows = rows[syncs.record_correlation[rows] > 0]
         recorder = syncs.record_correlation[rows]
         recorders = np.concatenate((event_rows.correlation[::-1], recorder))
-        named_calls = np.flatnonzero(np.isin(calls.correlation, recorders))
+        named_calls = np.flatnonzero(isin(calls.correlation, recorders))
         self._call_of = Lookup(calls.correlation[named_calls], named_calls)
         """The calls that the trace names, by correlation."""
         streams = np.concatenate((event_rows.stream[::-1], syncs.wait_stream[rows]))
@@ -259,7 +259,7 @@ class Process:
         is_named, of_calls = self.sync_records.recorder >= 0, collectives.enclosing_records(calls.op_row)
         named_by_collective = np.where(is_named | self.sync_records.is_before_trace, -1, awaited.of(of_calls))
         self.collective, self.awaited_by_collective = of_calls.data, named_by_collective.data
-        event_calls = np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC))
+        event_calls = isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC))
         previous, number = _previous_on_thread(calls, event_calls), np.full(len(calls), -1)
         rows = np.flatnonzero(kinds == SyncCall.EVENT_RECORD)
         rows = rows[np.argsort(calls.start[rows], kind="stable")]

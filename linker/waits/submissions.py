@@ -151,7 +151,7 @@ def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
     keys = (activities.call_row[order], activities.device[order], activities.stream[order])
     is_tail = np.append(is_group_start(*keys)[1:], True)[: len(order)]
     tails, call = order[is_tail], keys[0][is_tail]
-    tails = tails[np.isin(call, call[1:][call[1:] == call[:-1]])]
+    tails = tails[columns.isin(call, call[1:][call[1:] == call[:-1]])]
     return {number: tuple(rows.tolist()) for number, rows in rows_by_number(tails, activities.call_row).items()}
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import ABSENT, ActivityRows, Bool, CallRows, Categorical, Int64, RowBuilder, rows_of_each
+from ...schema.columns import ABSENT, ActivityRows, Bool, CallRows, Categorical, Int64, RowBuilder, isin, rows_of_each
 from ...schema.linked import FOREVER, NEVER, Activities, Calls, HostWaits, Provenance, SyncCall
 from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
 from ...schema.reasons import Reason
@@ -120,7 +120,7 @@ def unexplained_waits(process: Process, waits: HostWaits, behind_unresolved: Boo
     known_end, activity_end = np.full(len(calls), NEVER, np.int64), np.append(activities.end, NEVER)
     has_source, is_recorded = waits.source_row >= 0, waits.known_by.equal(Provenance.RECORD.value)
     np.maximum.at(known_end, waits.call_row, activity_end[waits.source_row])
-    is_blocking = np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC))
+    is_blocking = isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC))
     is_named = has_source & is_recorded & ~behind_unresolved[waits.call_row]
     is_blocking[waits.call_row[is_named]] = False
     max_return_ns = np.asarray(timing.max_sync_return_ns) + np.asarray(timing.return_error_ns)
@@ -138,7 +138,7 @@ def unexplained_waits(process: Process, waits: HostWaits, behind_unresolved: Boo
 def on_observer_threads(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
     """Returns which calls are of threads that run no op and launch nothing, such as NCCL's watchdog."""
     launching = calls.thread[activities.call_row[activities.call_row >= 0]]
-    return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
+    return ~isin(calls.thread, np.concatenate((launching, thread_of_ops)))
 
 
 def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> ImplicitHostWaits:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, previous_in_group
+from ...schema.columns import Bool, Int64, isin, previous_in_group
 from ...schema.linked import NEVER, SyncCall
 from .process import Process
 from .submissions import StreamKey, StreamQueues, StreamTails
@@ -100,7 +100,7 @@ def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Int64) -> 
     is_named = (records.recorder[calls] >= 0) | records.is_before_trace[calls]
     is_named = np.where(kinds == SyncCall.STREAM_SYNC, records.is_recorded[calls], is_named)
     of_collective = (kinds == SyncCall.STREAM_WAIT) & (np.asarray(process.awaited_by_collective)[calls] >= 0)
-    calls = calls[np.isin(kinds, UNRESOLVED_KINDS) & ~is_named & ~of_collective]
+    calls = calls[isin(kinds, UNRESOLVED_KINDS) & ~is_named & ~of_collective]
     following, is_of_stream = (
         tails.before(process.calls.start[calls], following=1),
         process.kinds[calls] == SyncCall.STREAM_WAIT,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Floats, Int64
+from ..columns import ABSENT, Floats, Int64, isin
 from ..errors import Remedy, RequestError
 from ..machine import AGREEING
 
@@ -197,14 +197,14 @@ def lacks_padding(column: Iterable[ExactTimes]) -> bool:
         padded = (digits >= 2) & (fraction < 100) | (digits < 0) & (times != ABSENT)
         if padded.any():
             return False
-        any_short |= bool((np.isin(digits, (1, 2)) & ~np.isin(fraction, DOUBLE_FRACTIONS)).any())
+        any_short |= bool((isin(digits, (1, 2)) & ~isin(fraction, DOUBLE_FRACTIONS)).any())
     return any_short
 
 
 def are_of_doubles(times: Int64) -> bool:
     """Returns whether times (ns) were µs since 1970 as doubles, whose fractions are quarters."""
     fraction = times[times > 1000 * EXACT_MICROSECONDS] % 1000
-    return bool(np.count_nonzero(fraction) >= AGREEING and np.isin(fraction, DOUBLE_FRACTIONS).all())
+    return bool(np.count_nonzero(fraction) >= AGREEING and isin(fraction, DOUBLE_FRACTIONS).all())
 
 
 def with_padding(times: ExactTimes) -> Int64:

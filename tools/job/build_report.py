@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...converter.convert import this_tool
 from ...converter.options import Options
 from ...converter.ranks import Network, ranks_of
 from ...converter.targets import GoalOptions, GoalReport, Roofline, write_goal
@@ -167,13 +168,6 @@ class BuildReport(SummaryRepr, msgspec.Struct):
         present = {rank.rank for rank in self.ranks}
         groups = [group for rank in self.ranks if rank.comms for group in rank.comms.groups]
         return any(not present.issuperset(ranks_of(group.group.ranks)) for group in groups)
-
-
-def this_tool() -> str:
-    """Name and version."""
-    import importlib.metadata  # slow to load
-
-    return f"execgraph {importlib.metadata.version('execgraph')}"
 
 
 def content_of(path: Path, name: str, is_given_up: Callable[[], bool] = lambda: False) -> FileContent:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ...converter.convert import this_tool
 from ...converter.ranks import Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL, MOST_MESSAGES
@@ -26,7 +27,7 @@ from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..recognise import InputKind, kind_of, why_two_jobs
 from ..trace_files import Pairs, find_pairs
 from . import build_report, rank_building
-from .build_report import BUILT, FAILED, GOAL_FILE, REPORT, BuildOptions, BuildReport, FileContent, this_tool
+from .build_report import BUILT, FAILED, GOAL_FILE, REPORT, BuildOptions, BuildReport, FileContent
 from .cross_rank import compare_ranks
 from .job_plan import decisions_on, look_up, plan_job
 from .rank_building import BUILD_STAGES, PICKLE, Job, RankResult, RankTask, failed, is_up_to_date, linked_rank

@@ -157,6 +157,8 @@ def _bar_chart(values: list[dict[str, Any]], height: int, *, title: str | None =
     scale = alt.Scale(domain=[*colours], range=[*colours.values()])
     colour = alt.Color("class:N", scale=scale, legend=alt.Legend(orient="top", title=None))
     settings: dict[str, Any] = {} if title is None else {"title": title}
-    bars = alt.Chart(alt.InlineData(values=values), **settings).mark_bar().encode(color=colour, **channels)
+    data = alt.InlineData(values=[])
+    data["values"] = values  # given at first, each would be checked against the whole schema
+    bars = alt.Chart(data, **settings).mark_bar().encode(color=colour, **channels)
     chart: alt.Chart = bars.properties(width=WIDTH, height=alt.Step(height))
     return chart
