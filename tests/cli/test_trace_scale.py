@@ -79,13 +79,6 @@ def test_a_scaled_job_scales_again_as_at_once(built: Built, tmp_path: Path) -> N
     assert twice == pytest.approx(once, rel=1e-4)
 
 
-def test_equal_inputs_give_equal_bytes(built: Built, tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        scale(built("moe_dp"), tmp_path / name, Growth(2), in_turn)
-    contents = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "other")]
-    assert contents[0] == contents[1]
-
-
 def test_graphs_for_the_simulator_come_with_its_configuration(built: Built, tmp_path: Path, run_scale: Scale) -> None:
     out, source = tmp_path / "out", built(target=ASTRA_SIM, host=False)
     refused = run_scale(source, out, "--data-parallel", 4)

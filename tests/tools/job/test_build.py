@@ -433,13 +433,6 @@ def test_notes_fail_only_a_strict_build(job: Path, tmp_path: Path) -> None:
         assert command("--input-dir", job, "--output-dir", tmp_path / "out", "-q", *more) == status
 
 
-def test_an_empty_folder_is_one_line_and_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("--input-dir", tmp_path, "--output-dir", tmp_path / "out") == 1
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"trace-build: error: {tmp_path}: holds no device trace")
-    assert not (tmp_path / "out").exists()
-
-
 # One job in a folder
 
 

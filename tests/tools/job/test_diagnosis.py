@@ -402,14 +402,6 @@ def test_a_folder_without_traces_is_unusable(tmp_path: Path) -> None:
     assert command(tmp_path / "absent") == 1
 
 
-def test_real_ranks_report_what_was_launched_before_recording(real_traces: Path) -> None:
-    diagnosis = diagnose([real_traces / "dlrm_8gpu"])
-    lost = [process.dropped.get(Reason.ACTIVITIES_WITHOUT_CALL, 0) for process in diagnosis.processes]
-    assert lost == [0, 64, 0, 64]
-    assert are_told([real_traces / "dlrm_8gpu"], r"^note ranks 1, 3: activities without a launch call \(64 each\)")
-    assert not diagnosis.wrong and "fewer than others" not in str(diagnosis)
-
-
 def test_a_file_of_several_ranks_is_named_with_its_ranks_and_each_is_inspected(jobs, tmp_path):
     merge_for_viewing(by_rank(find_traces([jobs(2)]).devices, {})[0], str(tmp_path / "merged.json"))
     line, without_host = lines(tmp_path)
