@@ -32,7 +32,7 @@ TOKEN = re.compile(
 """A text that is a value ends where another key or the object's end follows; others at their next plausible quote."""
 IN_TEXT = re.compile(
     rb'(?P<valid>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\["\\/bfnrt])'
-    rb'|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|(?P<backslash>\\)|(?P<quote>")|(?P<control>[\x00-\x1f])',
+    rb'|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|(?P<backslash>\\)|(?P<quote>")|(?P<control>[\x00-\x1f])'
 )
 SWALLOWED = re.compile(rb'"(?:ph|cat|pid|tid|ts|dur|args|id|ctrl_deps|parent|inputs|outputs|attrs|rf_id)"\s*:')
 """Keys of the elements themselves; a text that seems to hold one lost its own end."""

@@ -112,9 +112,7 @@ def concurrency_limit(context: ConversionContext, timing: StartTiming) -> tuple[
     """Returns how many activities each full device runs at once, and which waited for a slot of it. O(n log n)."""
     activities, slack = context.linked.activities, context.slack
     slot_counts, waited_for_slot = dict[int, int](), np.zeros(len(activities), np.bool_)
-    computing = columns.isin(activities.device, activities.device[timing.delay > 0]) & (
-        activities.communication_row < 0
-    )
+    computing = np.isin(activities.device, activities.device[timing.delay > 0]) & (activities.communication_row < 0)
     for device, rows in columns.rows_by_number(np.flatnonzero(computing), activities.device).items():
         start, delay = activities.start[rows], timing.delay[rows]
         end = np.maximum(context.activity_end[rows] - slack, start)

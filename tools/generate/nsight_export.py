@@ -88,11 +88,7 @@ def _rows_of_tables(head: Row, rows: Iterator[str]) -> Iterator[tuple[str, Row]]
             call_start[args["correlation"]] = start
             yield (
                 f"{CUPTI}RUNTIME",
-                on_thread
-                | {
-                    "correlationId": args["correlation"],
-                    "nameId": texts[f"{name}_v3020"],
-                },
+                on_thread | {"correlationId": args["correlation"], "nameId": texts[f"{name}_v3020"]},
             )
         elif category == "kernel":
             yield f"{CUPTI}KERNEL", span | of_device | {"demangledName": texts[name], "shortName": texts[name]}

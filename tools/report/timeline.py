@@ -39,9 +39,7 @@ class Timeline(NamedTuple):
 
 
 def timeline(
-    replays: Mapping[int, Replay],
-    max_bytes: int = MAX_BYTES,
-    ops: Mapping[int, Slices] = MappingProxyType({}),
+    replays: Mapping[int, Replay], max_bytes: int = MAX_BYTES, ops: Mapping[int, Slices] = MappingProxyType({})
 ) -> Timeline | None:
     """Returns the timeline of ranks on one clock, of which large ones share the bytes equally; None without times."""
     timed = {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}
