@@ -59,13 +59,8 @@ class RunTotals:
             uses_annotations = with_labels is not rank.linked
             self.uses_annotations |= uses_annotations
             sums = shares(with_labels, "module", annotations=uses_annotations)
-            _add(
-                self.modules,
-                sums.label,
-                sums.ops + sums.activities,
-                np.nan_to_num(sums.device),
-                np.nan_to_num(sums.host),
-            )
+            device, host = np.nan_to_num(sums.device), np.nan_to_num(sums.host)
+            _add(self.modules, sums.label, sums.ops + sums.activities, device, host)
             self._add_lengths(rank)
             self._add_work(rank)
 

@@ -11,7 +11,8 @@ from ...schema.errors import Remedy, Words
 from ...schema.graph import DependencyKind
 from ...schema.linked import kineto
 from ...schema.machine import HOST_TRACE_US
-from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, fixed_in_words, off_by_target, why_not_one_job
+from .. import replay as replays
+from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .critical_path import reliability
 from .efficiency import matrix_products
@@ -26,13 +27,13 @@ ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
 RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, matrix_products, *RANK_RULES)
 MOST_OF_PATH = 50.0
+"""What is less of the critical path is said by its gain."""
 LEAST_SLOWED = 0.05
 """What a host trace costs is said from this share of the run on."""
-"""What is less of the critical path is said by its gain."""
-WORST_ERROR_PCT = 1.0
-"""A replay that is further off the measured run says nothing about it."""
 WORST_MODEL_PCT = 3.0
-"""The same without a profiler: in tests/data/gpu up to 2.3, as kernels are a little slower while they are recorded."""
+"""A replay further off the steps without a profiler says nothing of them: in tests/data/gpu up to 2.3, as recorded
+kernels take a little longer, and the host may do as much work as does not hold devices up.
+"""
 MOST_UNEXPLAINED_PCT = 20.0
 """If more of the critical path than this is unexplained, what limits the run may be in it."""
 TOLERANCE_PCT = 5.0
@@ -128,7 +129,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         said = f"As recorded, {said[0].lower()}{said[1:]}"
     shown = [finding.gain for finding in findings if finding.gain] or [gain]
     if any(each.freed_pct is not None for each in shown):
-        said += f" Gains are ranges, as {fixed_in_words(job.work, job.with_causes[1])}."
+        said += f" Gains are ranges, as {replays.fixed_in_words(job.work, job.with_causes[1])}."
     cost = _recording_cost(job, largest if doubts else limit)
     saved_us = np.array([each.us for each in gains.values()])
     columns: Columns = {
@@ -187,7 +188,7 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
         yield f"no activity of {', '.join(job.unrecorded)} was recorded, only the CPU's part: {RECORD_DEVICE}"
     if error is None:
         yield "no time of the run was measured"
-    elif abs(error) > WORST_ERROR_PCT:
+    elif abs(error) > replays.RELIABLE_PCT:
         yield f"the replay is {error:+.1f} % off the measured run"
     if reason := off_by_target(job.recorded):
         yield reason

@@ -100,12 +100,8 @@ def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns],
     is_waiting &= (factor == 1) | ((factor > 0) & (others > 0))
     if not is_waiting.any():
         return changed
-    end, duration, taken, is_first = (
-        ends(job),
-        after.copy(),
-        np.minimum(taken, after[row]),
-        first == np.arange(len(row)),
-    )
+    end, duration, taken = ends(job), after.copy(), np.minimum(taken, after[row])
+    is_first = first == np.arange(len(row))
     begins, order = np.flatnonzero(is_first), np.lexsort((job.measured_start_ns, job.lane))
     last = order[np.searchsorted(job.lane[order], thread[begins], side="right") - 1]
     # how long after the batch before each one came, the first one after that of a step of mean length

@@ -225,11 +225,9 @@ def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
     return Replay(work, schedule, start, end, measured, between, _start_offset(work, makespan), scale, job)
 
 
-def _of_models(
-    job: Workload, between: MakespanRange, makespans: tuple[int, int], scale: Sequence[Scale]
-) -> MakespanRange:
+def _of_models(job: Workload, between: MakespanRange, times: tuple[int, int], scale: Sequence[Scale]) -> MakespanRange:
     """Returns the range of a changed run with what is uncertain of the run without a profiler; replays each model."""
-    (before_ns, after_ns), run = makespans, job.unprofiled
+    (before_ns, after_ns), run = times, job.unprofiled
     noise_pct, off_pct = (run.noise_pct, run.error_pct) if run else (0.0, 0.0)
     ratios = [makespan_ns(changed_job(other, scale)) / max(makespan_ns(other), 1) for other in job.others]
     ratios.append(after_ns / max(before_ns, 1))
