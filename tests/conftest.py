@@ -162,9 +162,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
 
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
-    """The address of a Dask cluster of two processes, which is there before a command is."""
+    """The address of a Dask cluster of two processes, which is there before a command is; they share their imports."""
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with pytest.importorskip("dask").config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        cluster = distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None)
+    with cluster:
         yield cluster.scheduler_address
 
 

@@ -39,7 +39,6 @@ from support.simulator import COLL, COMMUNICATION, RECV, SEND, Generation, Outco
 V1, V3 = Generation.V1, Generation.V3
 BOTH = (V1, V3)
 ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
-EVERY_JOB = pytest.mark.parametrize(("job", "ranks"), [*((job, 1) for job in ALONE), *((job, 2) for job in TOGETHER)])
 MANY_RANKS = ["ddp", "halo", "sharded", "uneven", "dlrm", "pipeline_dp", "moe_dp"]
 """Every kind of communication once. Jobs scaled to 16 ranks, below, exchange more than all-reduces."""
 WITH_HOST = [*zip((*ALONE, *TOGETHER), cycle((True, False)))]
@@ -177,7 +176,7 @@ READ = {
 }
 
 
-@EVERY_JOB
+@pytest.mark.parametrize(("job", "ranks"), [("simple", 1), *((job, 2) for job in MANY_RANKS)])
 def test_every_attribute_has_the_value_type_that_is_read(tmp_path: Path, job: str, ranks: int) -> None:
     graphs, _ = built(graphs_of(job, ranks))
     graphs[0].write(str(tmp_path / "graph.0.et"))
