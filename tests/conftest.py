@@ -32,20 +32,20 @@ settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("often and short")
 
 LONGEST = [
-    "docs/test_pages.py", "project/test_plain_install.py", "tools/report/test_frontend.py", "tools/job/test_build.py",
-    "compat/test_simulator_contract.py", "integration/test_outputs.py", "integration/test_what_if.py",
-    "linker/test_contradictions.py", "tools/report/test_report.py", "fuzz/test_claims.py", "integration/test_damage.py",
-    "fuzz/test_limits.py", "tools/job/test_cross_rank.py", "tools/job/test_merging.py", "cli/test_trace_scale.py",
-    "tools/test_ending.py", "schema/linked/test_numbers.py", "cli/test_grammar.py", "compat/test_versions.py",
-    "integration/test_job_communication.py", "fuzz/test_cases.py", "tools/package/test_runs_and_jobs.py",
-    "schema/test_json_stream.py", "tools/package/test_api.py", "tools/generate/test_generate.py",
-    "benchmarks/test_benchmarks.py", "tools/test_terminal.py", "property/test_random_jobs.py",
-    "benchmarks/test_accuracy.py", "cli/test_link_and_convert.py", "docs/test_formats.py", "linker/test_link.py",
-    "schema/graph/test_json_files.py", "integration/test_match.py", "tools/report/test_inputs.py",
-    "schema/linked/test_file.py", "tools/report/test_page.py", "tools/job/test_simulators.py",
-    "tools/job/test_diagnosis.py", "tools/generate/test_machine.py", "converter/test_rewiring.py",
-    "integration/test_device_time.py", "converter/targets/test_goal_job.py", "integration/test_windows.py",
-    "linker/waits/test_candidates.py",
+    "project/test_plain_install.py", "docs/test_pages.py", "compat/test_simulator_contract.py",
+    "tools/job/test_build.py", "tools/report/test_frontend.py", "linker/test_contradictions.py",
+    "integration/test_what_if.py", "integration/test_outputs.py", "integration/test_damage.py",
+    "tools/report/test_report.py", "fuzz/test_limits.py", "fuzz/test_claims.py", "tools/job/test_merging.py",
+    "tools/test_ending.py", "cli/test_trace_scale.py", "compat/test_versions.py", "cli/test_grammar.py",
+    "tools/job/test_cross_rank.py", "schema/linked/test_numbers.py", "tools/job/test_diagnosis.py",
+    "tools/generate/test_generate.py", "benchmarks/test_benchmarks.py", "schema/test_json_stream.py",
+    "fuzz/test_cases.py", "tools/package/test_api.py", "tools/report/test_page.py",
+    "tools/package/test_runs_and_jobs.py", "tools/report/test_inputs.py", "integration/test_match.py",
+    "schema/linked/test_file.py", "benchmarks/test_accuracy.py", "tools/job/test_simulators.py",
+    "cli/test_link_and_convert.py", "linker/test_link.py", "integration/test_job_communication.py",
+    "tools/test_terminal.py", "property/test_random_jobs.py", "integration/test_device_time.py", "docs/test_formats.py",
+    "schema/graph/test_json_files.py", "tools/generate/test_machine.py", "converter/targets/test_goal_job.py",
+    "converter/test_rewiring.py", "integration/test_windows.py", "linker/waits/test_candidates.py",
 ]  # fmt: skip
 """Files that take longest, the longest first: begun last, one process would wait for the other. `make test-fast` leaves
 them out.
