@@ -272,14 +272,15 @@ class Job:
         def shares_of(run: Workload, end_ns: Ns) -> tuple[float, float]:
             work = replays.scale_nodes(run, factor, of_host_delays)
             less_ns = np.maximum(run.duration_ns + run.wait_ns - work.duration_ns - work.wait_ns, 0)
-            met_ns, kept_ns, kept = end_ns[run.source] + run.lag_ns, end_ns[run.source] + work.lag_ns, slice(None)
+            met_ns, still_ns = end_ns[run.source] + run.lag_ns, end_ns[run.source] + work.lag_ns
+            is_kept = np.ones(len(run.source), np.bool_)
             if removed is not None:
                 # dependencies that were added come last
-                is_removed = np.pad(removed, (0, len(work.source) - len(removed)))
-                work, kept_ns, kept = work.without_dependencies(is_removed), kept_ns[~is_removed], ~is_removed
+                is_kept[: len(removed)] = ~removed
+                work = work.without_dependencies(~is_kept)
             waited = np.zeros((2, len(run)), np.int64)
             np.maximum.at(waited[0], run.target, met_ns)
-            np.maximum.at(waited[1], run.target[kept], kept_ns)
+            np.maximum.at(waited[1], run.target[is_kept], still_ns[is_kept])
             less_ns += np.maximum(waited[0] - waited[1], 0)
             taken = np.flatnonzero((less_ns > 0) & (True if cause is None else cause))
             possible_ns = columns.union(columns.Intervals(end_ns[taken] - less_ns[taken], end_ns[taken])).length()

@@ -310,8 +310,8 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         reason = makespan.reason
         sentences.append(f"{reason[:1].upper()}{reason[1:]}.")
     if offset is not None:
-        text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
-        sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
+        text, makespan_text = offset.text, time_text(offset.makespan_without_ns / 1000)
+        sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
     sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
     sentences += [
         f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), losses_in_words(replay.work)) if text
