@@ -201,9 +201,10 @@ class Scale:
             return np.where(chosen, self.factor, 1.0)
         rows = np.flatnonzero(chosen)
         each = columns.group_ids(self._occurrences(graph)[rows])
-        start = graph.host_clock_start_ns[rows]
+        end = graph.host_clock_start_ns[rows] + duration_ns[rows]
+        start = graph.host_clock_start_ns[rows] - _within_gaps(graph)[rows]
         order = np.lexsort((start, each))
-        spans = Intervals(start[order], start[order] + duration_ns[rows][order])
+        spans = Intervals(start[order], end[order])
         until = np.maximum(columns.busy_until(each[order], spans), spans.start)
         busy = group_sums(each[order], np.maximum(spans.end - until, 0), int(each.max(initial=-1)) + 1)
         if self.each_ns and (none := int((busy == 0).sum())):
@@ -324,8 +325,17 @@ def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
     for graph in graphs:
         classes = node_classes(graph)
         chosen = np.logical_or.reduce([change.matches(graph, classes) for change in changes])
-        nodes, time_ns = nodes + int(chosen.sum()), time_ns + int(graph.duration_ns[chosen].sum())
+        times_ns = graph.duration_ns + _within_gaps(graph)
+        nodes, time_ns = nodes + int(chosen.sum()), time_ns + int(times_ns[chosen].sum())
     return Matched(", ".join(change.spec for change in changes), nodes, time_ns / 1000)
+
+
+def _within_gaps(graph: ExecutionGraph) -> Ns:
+    """Returns how much of the gap before each node is host work of its name: of calls that go on for longer after what
+    they waited for than any takes to return, as hipFree does.
+    """
+    gap = graph.integers("gap_ns", 0)
+    return np.where(~graph.is_activity & (gap > LONGEST), gap, 0)
 
 
 def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
