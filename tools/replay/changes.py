@@ -331,11 +331,8 @@ def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
 
 
 def _within_gaps(graph: ExecutionGraph) -> Ns:
-    """Returns how much of the gap before each node is host work of its name: of calls that go on for longer after what
-    they waited for than any takes to return, as hipFree does.
-    """
-    gap = graph.integers("gap_ns", 0)
-    return np.where(~graph.is_activity & (gap > LONGEST), gap, 0)
+    """Returns how long each call of the host goes on after what it waited for, in which hipFree does all its work."""
+    return np.where(graph.is_activity, 0, np.maximum(graph.integers("gap_ns", 0), 0))
 
 
 def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
