@@ -107,8 +107,8 @@ class Said(Enum):
         "pin_memory=True), with more workers if there are some, or make each sample cheaper")
     LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it (else nothing is gained), as "
         "DataLoader(num_workers=1, persistent_workers=True) does, or make each sample cheaper")
-    LOAD_FASTER = ("Other processes load batches ahead, but more slowly than the loop takes them: give DataLoader more of them "
-        "(num_workers) if cores are free, or make each sample cheaper")
+    LOAD_FASTER = ("Other processes load batches ahead: give DataLoader more of them (num_workers) if cores are free, or make each sample "
+        "cheaper")
     COPIES_OF_GLOO = ("gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has "
         "a GPU, or start transfers earlier")
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"

@@ -224,9 +224,8 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
     if recording is not None:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
         if recording.is_known and recording.cause is not Cause.NOT_SLOWED:
-            faster = f"a step takes {without} and not {recorded} as recorded ({recording.change})"
-            where = "tables, charts and the timeline show the recording"
-            return f"This is the run without a profiler, in which {faster}; {where}."
+            faster = f"a step takes {without} and not {recorded} as recorded"
+            return f"This is the run without a profiler, in which {faster}, unlike in tables, charts and the timeline."
         return {
             Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
             Cause.NOT_THE_HOST: f"A step takes {without} without a profiler and {recorded} as recorded, and a slower host alone does not "

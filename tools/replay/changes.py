@@ -208,7 +208,7 @@ class Scale:
         until = np.maximum(columns.busy_until(each[order], spans), spans.start)
         busy = group_sums(each[order], np.maximum(spans.end - until, 0), int(each.max(initial=-1)) + 1)
         if self.each_ns and (none := int((busy == 0).sum())):
-            raise RequestError(f"scale {self.spec}: {none:,} of {len(busy):,} took no time, which no factor lengthens")
+            raise RequestError(f"scale {self.spec}: {none:,} of {len(busy):,} took no time, and cannot be given one")
         factor = np.ones(len(graph))
         factor[rows] = (self.each_ns / np.maximum(busy, 1))[each]
         return factor
@@ -392,6 +392,8 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
             if not names:
                 return f"no module was recorded: capture with modules=True, and build with {Remedy.MODULES}"
     word = target.pattern.pattern if isinstance(target, Named) else target.pattern
+    if any(word in name for name in names):
+        return f"{word!r} is a regular expression: for that name write {re.escape(word)}"
     # such as undr:load
     begin = BEGIN.match(word)
     like = nearest(begin[0], (RANK, MODULE, UNDER, *TARGETS), listed=False) if begin else ""

@@ -97,7 +97,7 @@ class Model(msgspec.Struct, frozen=True):
         parts = [f"each begin or end of an op takes {1000 * self.cost_us:.0f} ns less"] if self.cost_us else []
         if self.host_factor < 0.995 or (not parts and self.machine_factor == 1):
             of = "the time left" if parts else "its recorded time"
-            first = f", in the first {time_text(self.slowed_us)} of each stretch" if self.slowed_us else ""
+            first = f", in the first {time_text(self.slowed_us)} of each piece of it" if self.slowed_us else ""
             parts.append(f"host work takes {100 * self.host_factor:.3g} % of {of}{first}")
         if self.machine_factor != 1:
             busier = "busier" if self.machine_factor < 1 else "less busy"

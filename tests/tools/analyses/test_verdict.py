@@ -177,7 +177,7 @@ def test_it_is_of_the_run_without_a_profiler_where_that_was_measured() -> None:
     said = sentence(built(recorded_steps(21_000)))
     assert said.startswith("Computation limits the run: ")
     assert "This is the run without a profiler, in which a step takes 21.0 µs and not 90.0 µs as recorded" in said
-    assert "% of its recorded time" in said and "class:" not in said
+    assert "class:" not in said
 
 
 def test_it_says_that_recording_may_be_what_limits_where_nothing_was_measured() -> None:

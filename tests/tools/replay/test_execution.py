@@ -419,7 +419,7 @@ def test_the_factor_replays_the_step_as_it_is_without_a_profiler() -> None:
     assert changed.makespan_ns / 2 == pytest.approx(30_000, rel=0.01)
     assert found.text == (
         "90.0 µs a step, 30.0 µs without a profiler: ops are slowed; without it host work takes "
-        f"{100 * model.host_factor:.3g} % of its recorded time, in the first 1.60 ms of each stretch"
+        f"{100 * model.host_factor:.3g} % of its recorded time, in the first 1.60 ms of each piece of it"
     )
 
 
