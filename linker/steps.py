@@ -70,8 +70,9 @@ def uneven_steps(device: DeviceTrace, are_ops_odd: bool) -> UnevenSteps:
     (step, is_in), (begin, end) = inside(), marks.T
     count, names = np.bincount(step[is_in], minlength=len(begin)), len(ops.name.table)
 
-    def runs(number: int) -> Int64:
-        return np.bincount(ops.name.codes[is_in & (step == number)], minlength=names)
+    def runs(number: int, part: slice = slice(None)) -> Int64:
+        rows = np.flatnonzero(is_in & (step == number))
+        return np.bincount(ops.name.codes[rows[np.argsort(ops.start[rows], kind="stable")][part]], minlength=names)
 
     if kinds := _kinds([runs(number) for number in range(min(len(begin), COMPARED))]):
         said = f"steps alternate between {kinds} kinds, of {' and '.join(f'{of:,}' for of in count[:kinds])} ops"
@@ -95,7 +96,8 @@ def uneven_steps(device: DeviceTrace, are_ops_odd: bool) -> UnevenSteps:
         if not len(others):
             return bool(is_idle[edge] and is_outside[-1 - edge])
         agree = len(others) > 1 and others.min() >= FEWER * others.max()
-        common = np.minimum(*(runs(number % len(begin)) for number in (edge, neighbour))).sum()
+        part = slice(count[edge]) if edge else slice(-count[edge], None)
+        common = np.minimum(runs(edge % len(begin)), runs(neighbour % len(begin), part)).sum()
         least = (FEWER if agree or is_idle[edge] else MUCH_FEWER) * others.min()
         return bool(FEWER * count[edge] <= common <= count[edge] < least)
 

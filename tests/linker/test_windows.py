@@ -127,6 +127,7 @@ UNEVEN = {
     "accumulated": (iterations("aaaabb", "aaaabbcc", "aaaabb", "aaaabbcc"), -1, ""),
     "tail": (iterations("aaaabbbb", "aaaabbbb", ".aaa"), 2, CUT.format("ends")),
     "cut last": (iterations("aaaabbbb", "aaaabbbb", "aaaab"), 2, CUT.format("ends")),
+    "shorter first": (iterations("aaaabb", "aaaabbbb", "aaaabbbb"), -1, ""),
     "cut first": (iterations("abbbb", "aaaabbbb", "aaaabbbb"), 2, CUT.format("begins")),
     "half of two": (iterations("aaaabbbb", "aaa"), 1, CUT.format("ends")),
     "fewer of two, then nothing": (iterations("aaaabbbb", "aaaab", idle=30), 1, CUT.format("ends")),
