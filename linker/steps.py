@@ -70,9 +70,13 @@ def uneven_steps(device: DeviceTrace, are_ops_odd: bool) -> UnevenSteps:
     (step, is_in), (begin, end) = inside(), marks.T
     count, names = np.bincount(step[is_in], minlength=len(begin)), len(ops.name.table)
 
-    def runs(number: int, part: slice = slice(None)) -> Int64:
-        rows = np.flatnonzero(is_in & (step == number))
-        return np.bincount(ops.name.codes[rows[np.argsort(ops.start[rows], kind="stable")][part]], minlength=names)
+    def runs(number: int) -> Int64:
+        return np.bincount(ops.name.codes[is_in & (step == number)], minlength=names)
+
+    def at_edge(number: int, edge: int) -> list[int]:
+        rows = np.flatnonzero(is_in & (step == number % len(begin)))
+        codes = ops.name.codes[rows[np.argsort(ops.start[rows], kind="stable")]]
+        return (codes[-AGREEING:] if edge else codes[:AGREEING]).tolist()
 
     if kinds := _kinds([runs(number) for number in range(min(len(begin), COMPARED))]):
         said = f"steps alternate between {kinds} kinds, of {' and '.join(f'{of:,}' for of in count[:kinds])} ops"
@@ -96,10 +100,11 @@ def uneven_steps(device: DeviceTrace, are_ops_odd: bool) -> UnevenSteps:
         if not len(others):
             return bool(is_idle[edge] and is_outside[-1 - edge])
         agree = len(others) > 1 and others.min() >= FEWER * others.max()
-        part = slice(count[edge]) if edge else slice(-count[edge], None)
-        common = np.minimum(runs(edge % len(begin)), runs(neighbour % len(begin), part)).sum()
+        common = np.minimum(*(runs(number % len(begin)) for number in (edge, neighbour))).sum()
         least = (FEWER if agree or is_idle[edge] else MUCH_FEWER) * others.min()
-        return bool(FEWER * count[edge] <= common <= count[edge] < least)
+        # one that begins, or ends, as its neighbour does is shorter in the middle
+        is_cut = bool(FEWER * count[edge] <= common <= count[edge] < least)
+        return is_cut and at_edge(edge, edge) != at_edge(neighbour, edge)
 
     cut = is_cut(0, min(1, len(begin) - 1)), is_cut(-1, -min(2, len(begin)))
     edges = is_outside[0] or cut[0], is_outside[-1] or cut[1]

@@ -204,9 +204,8 @@ def _contradiction(calls: SimulatedCalls, first: Int64, stuck: Edges) -> str:
 
 def shared_ids(calls: SimulatedCalls, positions: Int64) -> Int64:
     """Returns a node id for each collective, equal on all its members and in the order of positions, 0 for messages."""
-    is_collective = calls.type == NodeType.COMM_COLL
-    number = group_ids(np.where(is_collective, positions, -1)) + int(is_collective.all())
-    return np.where(is_collective, number * NODES_BETWEEN, 0)
+    is_one = calls.type == NodeType.COMM_COLL
+    return np.where(is_one, (group_ids(np.where(is_one, positions, -1)) + int(is_one.all())) * NODES_BETWEEN, 0)
 
 
 def simulated_order(calls: SimulatedCalls, positions: Int64) -> tuple[Int64, Int64]:

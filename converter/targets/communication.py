@@ -281,9 +281,7 @@ def _with_answers(graph: ExecutionGraph, messages: Int64, like: Int64, name: str
 
 
 def with_shared_ids(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
-    """Returns the graph with each `shared_id` as the id of its node, others counted on from the node before. A custom
-    algorithm of a single collective has one id for all ranks.
-    """
+    """Returns the graph with each `shared_id` as the id of its node, others counted on from the node before."""
     attributes, row = {**graph.attributes}, np.arange(len(graph))
     shared = np.maximum(graph.integers("shared_id", 0), 1)
     attributes.pop("shared_id", None)

@@ -107,8 +107,8 @@ class StepTimer:
         low, *_, middle, _, _, _, high = quantiles(even, n=10, method="inclusive")
         spread = {key: round(time * 1e6, 1) for key, time in (("median", middle), ("p10", low), ("p90", high))}
         self._known[STEPS_WITHOUT_PROFILER] = {"count": len(kept), **spread}
-        said = f"a step takes {1e3 * middle:.2f} ms without a profiler, in the median of {len(kept)}"
-        print(f"execgraph: {said}", file=sys.stderr)
+        step = f"{1e3 * middle:.2f} ms without a profiler, in the median of {len(kept)}"
+        print(f"execgraph: a step takes {step}", file=sys.stderr)
         if (needed := max(self.workers, 2 * self.ahead)) > steps:
             why = f"the data loader has {self.workers} workers, and {steps} steps were measured before recording"
             advice = f"give wait={needed + 2}"

@@ -86,10 +86,8 @@ def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
 
 def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns], holds: Bool) -> Workload:
     """Returns a changed job in which loops wait until a batch is there; `ends` says when the nodes of a job end. Those
-    of `holds` were given a time, the others a factor.
-
-    Replays up to three times. The steps before the recorded ones count as changed, too, so the first call waits shorter
-    where the loop takes longer.
+    of `holds` were given a time, the others a factor. Replays up to three times. The steps before the recorded ones
+    count as changed, too, so the first call waits shorter where the loop takes longer.
     """
     row, first, taken, is_waiting = waits_of(job)
     before, after, thread = job.duration_ns, changed.duration_ns, job.lane[row]
