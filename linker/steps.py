@@ -73,10 +73,10 @@ def uneven_steps(device: DeviceTrace, are_ops_odd: bool) -> UnevenSteps:
     def runs(number: int) -> Int64:
         return np.bincount(ops.name.codes[is_in & (step == number)], minlength=names)
 
-    def at_edge(number: int, edge: int) -> list[int]:
+    def at_edge(number: int, edge: int) -> bytes:
         rows = np.flatnonzero(is_in & (step == number % len(begin)))
         codes = ops.name.codes[rows[np.argsort(ops.start[rows], kind="stable")]]
-        return (codes[-AGREEING:] if edge else codes[:AGREEING]).tolist()
+        return (codes[-AGREEING:] if edge else codes[:AGREEING]).tobytes()
 
     if kinds := _kinds([runs(number) for number in range(min(len(begin), COMPARED))]):
         said = f"steps alternate between {kinds} kinds, of {' and '.join(f'{of:,}' for of in count[:kinds])} ops"
