@@ -103,8 +103,8 @@ def uneven_steps(device: DeviceTrace, are_ops_odd: bool) -> UnevenSteps:
         common = np.minimum(*(runs(number % len(begin)) for number in (edge, neighbour))).sum()
         least = (FEWER if agree or is_idle[edge] else MUCH_FEWER) * others.min()
         # one that begins, or ends, as its neighbour does is shorter in the middle
-        is_cut = bool(FEWER * count[edge] <= common <= count[edge] < least)
-        return is_cut and at_edge(edge, edge) != at_edge(neighbour, edge)
+        is_short = bool(FEWER * count[edge] <= common <= count[edge] < least)
+        return is_short and at_edge(edge, edge) != at_edge(neighbour, edge)
 
     cut = is_cut(0, min(1, len(begin) - 1)), is_cut(-1, -min(2, len(begin)))
     edges = is_outside[0] or cut[0], is_outside[-1] or cut[1]

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import ABSENT, Bool, Int64, NodeIds, NodeNumbers, group_ids, groupby
+from ...schema.columns import ABSENT, Bool, Int64, NodeIds, NodeNumbers, group_ids, groupby, is_group_start
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..edges import Edges, deduplicated, known_after
@@ -21,7 +21,7 @@ from .groups import OUTSIDE, recorded_groups
 NAMED = 4
 SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 NODES_BETWEEN = 10_000
-"""How far the ids of two collectives of a job that follow each other are apart."""
+"""How far the ids of two collectives of a job that follow each other are apart, or a larger power of ten."""
 READY_TAGS = 1 << 30
 """The tags of ready messages begin here, above those of recorded ones."""
 
@@ -205,7 +205,12 @@ def _contradiction(calls: SimulatedCalls, first: Int64, stuck: Edges) -> str:
 def shared_ids(calls: SimulatedCalls, positions: Int64) -> Int64:
     """Returns a node id for each collective, equal on all its members and in the order of positions, 0 for messages."""
     is_one = calls.type == NodeType.COMM_COLL
-    return np.where(is_one, (group_ids(np.where(is_one, positions, -1)) + int(is_one.all())) * NODES_BETWEEN, 0)
+    number = group_ids(np.where(is_one, positions, -1)) + int(is_one.all())
+    order = np.lexsort((calls.node, calls.rank))
+    between = np.where(is_group_start(calls.rank[order]), calls.node[order], np.diff(calls.node[order], prepend=0))
+    # for each node between two calls one for its delay may be added
+    apart = max(NODES_BETWEEN, 10 ** len(str(2 * between.max(initial=0))))
+    return np.where(is_one, number * apart, 0)
 
 
 def simulated_order(calls: SimulatedCalls, positions: Int64) -> tuple[Int64, Int64]:

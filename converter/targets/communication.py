@@ -280,12 +280,13 @@ def _with_answers(graph: ExecutionGraph, messages: Int64, like: Int64, name: str
     return with_added_nodes(graph, like, name, values)
 
 
-def with_shared_ids(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
+def with_shared_ids(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
     """Returns the graph with each `shared_id` as the id of its node, others counted on from the node before."""
-    attributes, row = {**graph.attributes}, np.arange(len(graph))
-    shared = np.maximum(graph.integers("shared_id", 0), 1)
-    attributes.pop("shared_id", None)
-    ids = NodeIds(np.maximum.accumulate(shared - row) + row)
+    row, shared = np.arange(len(graph)), graph.integers("shared_id", 0)
+    ids = NodeIds(np.maximum.accumulate(np.maximum(shared, 1) - row) + row)
+    lost = int(((shared > 0) & ((ids != shared) | (ids > INT32_MAX))).sum())
+    lowering.note(lost, f"{lost} collectives have ids for which ASTRA-sim finds no custom algorithm of their own")
+    attributes = {name: column for name, column in graph.attributes.items() if name != "shared_id"}
     data, called = (Ragged(deps.starts, ids[deps.values - 1]) for deps in (graph.data_deps, graph.ctrl_deps))
     return dataclasses.replace(graph, id=ids, data_deps=data, ctrl_deps=called, attributes=attributes)
 

@@ -121,11 +121,8 @@ def collective_ops(
     )
     device_row = columns.DeviceOpRows(np.full(len(ops), -1, np.int64))
     device_row[device_op] = np.arange(len(device_op))
-    rows, recorded, tensors = (
-        OpRows(np.flatnonzero(ops.name.equal(RECORD))),
-        list[Communication](),
-        dict[int, Communication](),
-    )
+    rows = OpRows(np.flatnonzero(ops.name.equal(RECORD)))
+    recorded, tensors = list[Communication](), dict[int, Communication]()
     for op in rows.tolist():
         is_by_host, args = ops.recorded_by_host[op], arguments[Role.OP].get(int(device_row[op]))
         by_host = Communication()

@@ -56,11 +56,8 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
         if gain.is_worth_it:
             faster = Said.TWICE_THE_BANDWIDTH.of(pct=job.gain(np.where(chosen, 0.5, 1.0)).pct)
             advice = _advice_on_transfers(job, chosen, transfer_ns)
-            facts = [
-                _transfers(job, chosen, transfer_ns),
-                *([] if advice in (Said.MERGE, Said.SEND_FEWER) else [faster]),
-                *absent,
-            ]
+            depends_on_bytes = advice not in (Said.MERGE, Said.SEND_FEWER)
+            facts = [_transfers(job, chosen, transfer_ns), *([faster] if depends_on_bytes else []), *absent]
             values = {"group": labels.table[code] or Said.UNNAMED_GROUP, "advice": advice}
             yield Finding(Found.EXPOSED, gain, "collectives_over_ranks_by_group", values, facts)
 

@@ -392,7 +392,7 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
             if not names:
                 return f"no module was recorded: capture with modules=True, and build with {Remedy.MODULES}"
     word = target.pattern.pattern if isinstance(target, Named) else target.pattern
-    if any(word in name for name in names):
+    if any(word in name and not re.search(word, name) for name in names):
         return f"{word!r} is a regular expression: for that name write {re.escape(word)}"
     # such as undr:load
     begin = BEGIN.match(word)

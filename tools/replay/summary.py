@@ -341,10 +341,8 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
     is_chosen = np.any([np.concatenate(of_change)[row] for of_change in chosen] or [row < 0], axis=0)
     if is_chosen.any():
         pace = "all of the time that its processes need for a batch"
-        is_known = (is_chosen & is_waiting).any()
-        yield (
-            f"That changes {pace}." if is_known else f"The loop did not wait for its data loader: {pace} is not known."
-        )
+        unknown = f"The loop did not wait for its data loader: {pace} is not known."
+        yield f"That changes {pace}." if (is_chosen & is_waiting).any() else unknown
 
 
 def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:

@@ -385,10 +385,11 @@ def test_what_matches_nothing_or_contradicts_is_refused_with_what_there_is(spec:
         replay(trained(t), spec.split())
 
 
-def test_a_module_that_is_none_is_refused_with_those_there_are(g: GraphBuilder) -> None:
-    g.host("aten::mm", 0, 10, module="Net_0/Linear_0")
-    with pytest.raises(RequestError, match=r"no node has 'stem' in its module: choose from Net_0, Linear_0$"):
-        replay(g.build(), ["module:stem=0.5"])
+def test_a_module_that_is_none_and_a_name_as_it_is_are_refused_with_what_to_write(g: GraphBuilder) -> None:
+    g.host("mm(a)", 0, 10, module="Net_0/Linear_0")
+    for name, why in ("module:stem", "choose from Net_0, Linear_0"), ("mm(a)", "for that name write mm\\(a\\)"):
+        with pytest.raises(RequestError, match=f"{re.escape(why)}$"):
+            replay(g.build(), [f"{name}=0.5"])
 
 
 def trained(t: TraceBuilder) -> ExecutionGraph:
