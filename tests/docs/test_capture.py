@@ -1,4 +1,4 @@
-"""What docs/capture.md tells people to write and to run records traces that link completely."""
+"""What docs/capture.md and capture-more.md tell people to write and to run records traces that link completely."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 from support.commands import status_of
 from support.folders import ROOT
 
-DOCUMENT = ROOT / "docs" / "capture.md"
+DOCUMENTS = [ROOT / "docs" / name for name in ("capture.md", "capture-more.md")]
 RECORDED = re.compile(r"execgraph: rank \d+ recorded (\S+) and (\S+)")
 
 
@@ -26,7 +26,7 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def blocks(section: str, language: str) -> list[str]:
     """The blocks of a section in a language, in their order."""
-    text = DOCUMENT.read_text(encoding="utf-8")
+    text = "".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
     found = re.search(rf"^## {section}$(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
     assert found, section
     return re.findall(rf"^```{language}\n(.*?)^```$", found[1], re.DOTALL | re.MULTILINE)
@@ -83,7 +83,7 @@ def started_twice(script: str, line: str) -> str:
 
 
 def test_the_job_of_several_processes_and_what_builds_its_graphs():
-    script, _ = blocks("Several processes", "python")
+    [script] = blocks("Several processes", "python")
     torchrun, build = blocks("Several processes", "sh")[0].splitlines()
     assert links(started_twice(script, torchrun)) == 2
     follow(build)
@@ -93,7 +93,7 @@ def test_the_job_of_several_processes_and_what_builds_its_graphs():
 
 def test_the_job_with_accelerate():
     pytest.importorskip("accelerate")
-    _, script = blocks("Several processes", "python")
+    [script] = blocks("accelerate", "python")
     torchrun, _ = blocks("Several processes", "sh")[0].splitlines()
     assert links(started_twice(script, torchrun)) == 2
 

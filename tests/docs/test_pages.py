@@ -24,7 +24,7 @@ from support.reports import PAGES, PROMPT, agrees, blocks, examples, run as run_
 SAMPLES = TESTS
 RUN = ("console", "sh", "python")
 LANGUAGES = {*RUN, "text", "pycon"}
-ELSEWHERE = {"capture.md": "what can run of it needs PyTorch: tests/docs/test_capture.py"}
+ELSEWHERE = dict.fromkeys(("capture.md", "capture-more.md"), "needs PyTorch: tests/docs/test_capture.py")
 SIMULATOR = "the simulator is not installed where tests run"
 SOURCES = "its sources are not here, and building takes minutes"
 SERVER, SLOW = "there is no inference server with a GPU", "takes minutes"
@@ -32,7 +32,8 @@ INSTALLS = "installs from a package index"
 CLUSTER = "a cluster of several machines; tests/tools/job/test_build.py builds on a small one"
 NOT_RUN = {
     ("README.md", "git clone"): INSTALLS, ("astra-sim.md", "git clone"): SOURCES,
-    ("capture.md", "vllm serve"): SERVER, ("capture.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
+    ("capture-more.md", "vllm serve"): SERVER,
+    ("capture-more.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
     ("contributing.md", "make test-fast"): SLOW,
     ("goal.md", "txt2bin -i"): SIMULATOR, ("goal.md", "apt-get install"): SOURCES, ("goal.md", "git clone"): SOURCES,
     ("install.md", "git clone"): INSTALLS,
