@@ -58,7 +58,7 @@ There are five kinds of nodes. The first three are *host nodes*: `is_cpu_op` is 
 - A **delay** is time before an activity for which the trace shows no reason. It has the attribute `delay`.
 
 Process groups are nodes of type `METADATA_NODE`, which take no time. Graphs for ASTRA-sim have [a few
-more](astra-sim.md#how-do-these-graphs-differ-from-others).
+more](astra-sim-details.md#how-do-these-graphs-differ-from-others).
 
 The list `data_deps` of a node has the ids of the nodes that must end before it starts, and the list `data_dep_kinds`
 says of each [why](#why-a-dependency-is-there).
@@ -191,7 +191,7 @@ $ trace-report tests/data/training --only efficiency
 - `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would bring, `bound:memory=0.5`
   what twice the bandwidth would.
 - `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs slower.
-- `trace-build --roofline A100:tf32` makes graphs for [ASTRA-sim's roofline mode](astra-sim.md#roofline-mode).
+- `trace-build --roofline A100:tf32` makes graphs for [ASTRA-sim's roofline mode](astra-sim-details.md#roofline-mode).
 
 ## How is the work counted?
 

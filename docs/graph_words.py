@@ -193,7 +193,7 @@ FIELDS = {
     "data_deps": "the nodes that must end before this one starts",
     "start_time_micros": "`start_time_ns` in whole µs",
     "duration_micros": "`duration_ns` + `gap_ns` + `host_delay_ns` in µs, rounded so that the total of each thread and"
-                       " stream is right; for ASTRA-sim [with other gaps](astra-sim.md#gaps-and-what-if)",
+                       " stream is right; for ASTRA-sim [with other gaps](astra-sim-details.md#gaps-and-what-if)",
     "inputs": "the op's arguments, on its first slice: values, shapes and types as JSON texts; not with `--io none` or"
               " without host",
     "outputs": "the same of its results",
