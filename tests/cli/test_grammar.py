@@ -328,7 +328,7 @@ def test_a_shell_gets_completions(line, completions, tmp_path, monkeypatch):
 
 def register(shell: str) -> str:
     """The line of the documentation that has a shell complete the commands."""
-    lines = PAGES["first-steps.md"].read_text().splitlines()
+    lines = PAGES["install.md"].read_text().splitlines()
     [found] = [line for line in lines if f"register-python-argcomplete {shell}" in line]
     return found
 
