@@ -66,7 +66,7 @@ def test_pages_that_are_followed_one_after_the_other_share_no_folder() -> None:
         for example in (example for block in blocks(PAGES[name]) for example in examples(block) if not example.fails):
             if command := re.match(r"trace-(generate|build|scale) (?:-q )?(\S+) .*?-o (\S+)", example.command):
                 kind, source, folder = command.groups()
-                made.setdefault(folder, set()).add(f"{name}: {source}" if kind == "generate" else source)
+                made.setdefault(folder, set()).add(example.command if kind == "generate" else source)
     assert {folder: sources for folder, sources in made.items() if len(sources) > 1} == {}
 
 
