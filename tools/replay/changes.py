@@ -250,7 +250,7 @@ class Matched(msgspec.Struct, frozen=True):
     @property
     def of_spec(self) -> str:
         """Says after a number of nodes by what they were chosen, and how long they took."""
-        return f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} together)"
+        return f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} in the recorded run)"
 
 
 Changes = Mapping[str, float | str] | Sequence[Scale | str]
@@ -265,7 +265,8 @@ def parse_scale(spec: str) -> Scale:
     """
     selector, separator, number = spec.rpartition("=")
     if not separator or not selector:
-        raise ValueError(f"{spec!r} is not REGEX=FACTOR, class:CLASS=FACTOR or another selector with a factor or time")
+        what = "names nothing: write gemm" if separator or not spec else f"has no factor: write {spec}"
+        raise ValueError(f"{spec!r} {what}=0.5")
     time, of_rank = TIME.fullmatch(number.strip()), OF_RANK.fullmatch(selector)
     try:
         factor = float(time[1]) * NS[time[2][0]] if time else float(number)
@@ -381,7 +382,9 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
         others = {label: replace(change, target=value) for label, value in TARGETS[start][0].items()}
         pairs = [(graph, node_classes(graph)) for graph in graphs]
         there = [label for label, of in others.items() if any(of.matches(*pair).any() for pair in pairs)]
-        return f"nothing is of this {start[:-1]}, only of {', '.join(there) or 'none'}"
+        name = target.label if isinstance(target, NodeClass) else target.value
+        lacks = "" if any(graph.is_activity.any() for graph in graphs) else " (no GPU was recorded)"
+        return f"there is no {name} in these graphs{lacks}, only {', '.join(there) or 'other work'}"
     names = dict.fromkeys(graph.name.table[code] for graph in graphs for code in np.unique(graph.name.codes).tolist())
     where, is_module = "in its name", isinstance(target, Named) and target.by == MODULE
     if isinstance(target, Named):

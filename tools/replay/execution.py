@@ -69,9 +69,9 @@ class MakespanRange(NamedTuple):
             waits = f"{self.waits:,} {'waits are' if self.waits != 1 else 'wait is'}"
             reasons.append(f"{waits} known only from {EVIDENCE[self.known_by]} and delayed nothing when measured")
         if self.models > 1:
-            reasons.append("which ops recording slowed by how much is not known exactly")
+            reasons.append("how much recording slowed each op is not known exactly")
         if self.noise_pct:
-            reasons.append(f"steps without a profiler may differ by {self.noise_pct:.2g} %")
+            reasons.append(f"unprofiled steps may differ by {self.noise_pct:.2g} %")
         if abs(self.off_pct) > CLEAR_PCT:
             reasons.append(f"without changes the replay is {signed_pct(self.off_pct)} off the measured steps")
         reasons += [self.starts_fixed] if self.starts_fixed else []

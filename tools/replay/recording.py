@@ -69,12 +69,12 @@ class Cause(Enum):
 
 
 TEXTS = {
-    Cause.HOST_SLOWED: "ops are slowed; without it {change}",
-    Cause.DEVICES_LIMIT: "the devices limit the run without a profiler, in which {change}",
+    Cause.HOST_SLOWED: "to match, the replay {change}",
+    Cause.DEVICES_LIMIT: "the devices limit the unprofiled run, for which the replay {change}",
     Cause.NOT_SLOWED: "recording hardly slowed it",
     Cause.SLOWER_BEFORE: "the machine was busier before recording, or the job not warm; raise the wait of capture",
-    Cause.NOT_THE_HOST: "even without host work a replay takes longer, so that no model of the host gives it",
-    Cause.HELD_UP: "something held the recorded steps up, so record again; {change}",
+    Cause.NOT_THE_HOST: "without any host work the replay is still longer, so what follows is about the recorded run",
+    Cause.HELD_UP: "something held the recorded steps up, so record again; to match, the replay {change}",
     Cause.PAUSED: "recording slows no host so much, so something paused it, longest for {pause}: record again",
 }
 
@@ -93,18 +93,16 @@ class Model(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Says what is left: `each begin or end of an op takes 220 ns less; host work takes 59 % of the time left`."""
-        parts = [f"each begin or end of an op takes {1000 * self.cost_us:.0f} ns less"] if self.cost_us else []
+        """Says what a replay does: `subtracts 220 ns from each begin or end of an op, then cuts host work to 59 %`."""
+        parts = [f"subtracts {1000 * self.cost_us:.0f} ns from each begin or end of an op"] if self.cost_us else []
         if self.host_factor < 0.995 or (not parts and self.machine_factor == 1):
-            of = "the time left" if parts else "its recorded time"
-            first = f", in the first {time_text(self.slowed_us)} of each piece of it" if self.slowed_us else ""
-            parts.append(f"host work takes {100 * self.host_factor:.3g} % of {of}{first}")
+            first = f"the first {time_text(self.slowed_us)} of each stretch of " if self.slowed_us else ""
+            parts.append(f"cuts {first}host work to {100 * self.host_factor:.3g} %")
         if self.machine_factor != 1:
             busier = "busier" if self.machine_factor < 1 else "less busy"
             factor = f"{100 * self.machine_factor:.3g} %"
-            what = "all of that" if parts else "host work"
-            parts.append(f"{what} takes {factor} of its time, as the machine was {busier} while recording")
-        return "; ".join(parts)
+            parts.append(f"scales all host work to {factor}, as the machine was {busier} while recording")
+        return ", then ".join(parts)
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -151,21 +149,21 @@ class Recording(msgspec.Struct, frozen=True):
         if not self.models:
             return ""
         typical = " (a typical cost of an op, as the capture could not measure it)" * self.is_typical
-        data = f", and a step waits {time_text(self.data_wait_us)} for its data" if self.data_wait_us else ""
+        data = f"; a step waits {time_text(self.data_wait_us)} for its data" if self.data_wait_us else ""
         return f"{self.models[0].text}{' or less' * (self.cause is Cause.DEVICES_LIMIT)}{typical}{data}"
 
     @property
     def text(self) -> str:
-        """Says how long a step takes with and without a profiler, and why."""
+        """Says how long a step took recorded and unprofiled, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
         why = TEXTS[self.cause].format(change=self.change, pause=self.pause)
-        return "; ".join(filter(None, ["{} a step, {} without a profiler: {}".format(*times, why), self.mismatch]))
+        return "; ".join(filter(None, ["a step took {} recorded, {} unprofiled".format(*times), why, self.mismatch]))
 
     @property
     def mismatch(self) -> str:
         """Says how far a replay is off the measured steps, if it is; else ""."""
         is_off = abs(self.error_pct) > 100 * NEAR
-        return f"a replay is {signed_pct(self.error_pct)} off the steps without a profiler" if is_off else ""
+        return f"a replay is {signed_pct(self.error_pct)} off the unprofiled steps" if is_off else ""
 
 
 def recording(graphs: Graphs) -> Recording | None:

@@ -55,6 +55,11 @@ LIMITS = {
     "stream order": "the gaps between kernels", HOST_DELAY: "the host", START_OFFSET: "the start offsets of ranks",
     DATA_WAIT: "waiting for data", UNKNOWN_START: "starts that no dependency explains",
 }  # fmt: skip
+SAID = {
+    "launch": "launch latency", "stream order": "gaps between kernels", "event wait": "event-wait latency",
+    "host sync": "returns from waits",
+}  # fmt: skip
+"""What the text calls times after a dependency."""
 NAMES = (
     *(LIMITS.get(kind, f"gaps ({kind})") for kind in KINDS),
     *(f"the {collective_type.name.lower().replace('_', '-')}" for collective_type in CollectiveType),
@@ -218,6 +223,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     reasons = {bit.label: int((work.kind & bit != 0).sum()) for bit in DependencyKind}
     reasons["of unknown kind"] = int((work.kind == 0).sum())
     error = "" if summary.error_pct is None else f"  {signed_pct(summary.error_pct)}"
+    error += " (fitted to it)" if error and work.unprofiled and not scale else ""
     lines = [
         f"nodes          {len(work):>14,}  {_counts({kind.label: classes[kind] for kind in NodeClass})}",
         f"dependencies   {len(work.source):>14,}  {_counts(reasons)}",
@@ -225,7 +231,8 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     # a scaled job was never measured: a change of it is compared with the replay without changes
     if replay.measured_ns > 0 or not work.is_of_scaled_job:
         label = "unchanged" if work.is_of_scaled_job or (scale and (work.unprofiled or work.differs)) else "measured"
-        run = f"  {work.unprofiled.steps} steps without a profiler" if work.unprofiled else ""
+        steps = work.unprofiled.steps if work.unprofiled else 0
+        run = f"  {steps} step{'s' * (steps > 1)}, unprofiled" if steps else ""
         lines.append(f"{label:<15}{summary.measured_us:>14,.1f} µs{run}")
     lines.append(f"replayed       {summary.makespan_us:>14,.1f} µs{error}")
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
@@ -240,14 +247,17 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         lines.append(f"start offset   {late[1] / 1000:>14,.1f} µs  of rank {late[0]}; {WHY}")
     if starts and not scale and not work.is_of_scaled_job:
         times = f"{starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
-        lines.append(f"start error    {times}")
+        lines.append(f"start error    {times}, of kernels and copies")
     explained = "no device activity was recorded, so nothing had to be explained"
     explained = "not known, as records were lost or are wrong" if work.is_activity.any() else explained
     if summary.explained_pct is not None:
-        rest = "of the critical path; delays and starts that nothing explains are the rest"
-        explained = f"{summary.explained_pct:>14,.2f} %  {rest}"
-    lines += [f"explained      {explained}", *_busy(replay, summary), "critical path"]
-    lines += [*_shares(summary.critical_path_us, summary.makespan_us), *_crossings(replay)]
+        rest = 100 - summary.explained_pct
+        why = f"; {rest:.2f} % has no recorded reason" if rest >= 0.005 else " (no unexplained delay)"
+        explained = f"{summary.explained_pct:>14,.2f} %  of the critical path{why}"
+    of_host = "" if work.is_activity.any() else "  host is ops and the Python between them"
+    lines += [f"explained      {explained}", *_busy(replay, summary), f"critical path{of_host}"]
+    path_us = {SAID.get(kind, kind): time_us for kind, time_us in summary.critical_path_us.items()}
+    lines += [*_shares(path_us, summary.makespan_us), *_crossings(replay)]
     return "\n".join([*lines, *([answer(replay, scale)] if scale else [])])
 
 
@@ -260,7 +270,7 @@ def _crossings(replay: Replay) -> list[str]:
     if others := sum(count for _, count in counts[NAMES_SHOWN:]):
         shown.append(f"others {others:,}")
     total = sum(count for _, count in counts)
-    return [f"rank to rank   {total:>14,}  times on the critical path: {', '.join(shown)}"] if counts else []
+    return [f"rank changes   {total:>14,}  on the critical path, at {', '.join(shown)}"] if counts else []
 
 
 def _busy(replay: Replay, summary: ReplaySummary) -> list[str]:
@@ -269,7 +279,7 @@ def _busy(replay: Replay, summary: ReplaySummary) -> list[str]:
     unit, head = "streams", f"stream busy    {'rank/' if len(work.graphs) > 1 else ''}device/stream"
     if not any(lane.is_stream and lane.number != ABSENT for lane in work.lanes):
         unit = "threads"
-        head = "thread busy     in ops and calls; on the critical path, host is Python between them, too"
+        head = f"thread busy    {'rank/' if len(work.graphs) > 1 else ''}thread; in ops and calls"
         idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
         # a transfer between hosts may take less time than measured, as all come together
         lasted = np.minimum(work.duration_ns, replay.end_ns - replay.start_ns)
@@ -340,9 +350,9 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
     chosen = [[change.matches(graph, node_classes(graph)) for graph in replay.work.graphs] for change in factors]
     is_chosen = np.any([np.concatenate(of_change)[row] for of_change in chosen] or [row < 0], axis=0)
     if is_chosen.any():
-        pace = "all of the time that its processes need for a batch"
-        unknown = f"The loop did not wait for its data loader: {pace} is not known."
-        yield f"That changes {pace}." if (is_chosen & is_waiting).any() else unknown
+        unknown = "The loop did not wait for its data loader: how long its processes need for a batch is not known."
+        known = "This assumes that the factor applies to all of the time in which its processes prepare a batch."
+        yield known if (is_chosen & is_waiting).any() else unknown
 
 
 def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:
@@ -355,16 +365,15 @@ def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:
 
 
 def change_text(replay: Replay) -> str:
-    """Says by how much longer a changed run takes: `−21 % (−18 to −24 %)`, or that this is within the noise."""
+    """Says by how much longer a changed run takes: `−21 % (−24 to −18 %)`, or that this is within the noise."""
     before, makespan, run = replay.measured_ns, replay.range, replay.work.unprofiled
     low, high = (makespan.low_ns, makespan.high_ns) if makespan else (replay.makespan_ns,) * 2
     changes = [100 * (time - before) / before for time in (replay.makespan_ns, low, high)]
     decimals = 0 if abs(changes[0]) >= 10 else 2 if 0 < abs(changes[0]) < 0.05 else 1
     text, *between = (f"{change:+.{decimals}f}".replace("-", "\u2212") for change in changes)
-    nearest_first = between if changes[1] < 0 < changes[2] or abs(changes[1]) <= abs(changes[2]) else between[::-1]
     is_clear = makespan is None or makespan.is_clear or between[0] == between[1]
     noise = run.noise_pct if run else 0.0
-    said = f"{text} %" if is_clear else f"{text} % ({' to '.join(nearest_first)} %)"
+    said = f"{text} %" if is_clear else f"{text} % ({' to '.join(between)} %)"
     return f"{said}, within the noise of its steps" if abs(changes[0]) < noise else said
 
 
