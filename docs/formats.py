@@ -42,31 +42,33 @@ WORDS = {
 
 
 GRAPH = """
-A graph file (`graph.0.et`) holds what a rank ran, as nodes, and what each node waited for. To look into one, turn it
+A graph file (`graph.0.et`) contains what a rank ran, as nodes, and what each node waited for. To look into one, turn it
 into [JSON](#the-json-form) with `trace-jsonize graph.0.et -o graph.0.json`, or load it in Python with
 `execgraph.read_graph`. This page says [when a node starts](#when-does-a-node-start), and explains every
 [field](#fields-of-a-node), [attribute](#attributes) and key of the [metadata](#metadata).
 
-## What a file holds
+## What a file contains
 
 There are five kinds of nodes. The first three are *host nodes*: `is_cpu_op` is true.
 
 - A **slice** is a piece of an op's time on its thread. A new one begins where the op calls another or launches work.
 - A **wait** is a call that returns only after work of the device has ended. One of its dependencies has bit 16.
-- **Idle** is time of a thread between its ops: Python, or nothing that was recorded. Its name is `host idle`.
+- **Idle** is time of a thread between its ops for which nothing is recorded, mostly Python. Its name is `host idle`.
 - An **activity** is a kernel, copy or set (`memset`) on the device.
 - A **delay** is time before an activity for which the trace shows no reason. It has the attribute `delay`.
 
 Process groups are nodes of type `METADATA_NODE`, which take no time. Graphs for ASTRA-sim have [a few
 more](astra-sim-details.md#how-do-these-graphs-differ-from-others).
 
-The list `data_deps` of a node has the ids of the nodes that must end before it starts, and the list `data_dep_kinds`
-says of each [why](#why-a-dependency-is-there).
-
-![Part of an execution graph: two host threads, two streams, and the edges between them](graph.svg)
-
 The file is a series of protobuf messages of `schema/graph/execution_graph.proto`, each behind its length as a varint:
-one `GlobalMetadata`, then a `Node` for each node. It may be compressed with gzip, and is if the name ends in `.gz`.
+one `GlobalMetadata`, then a `Node` for each node. It is compressed with gzip if its name ends in `.gz`.
+
+## Why a dependency is there
+
+The list `data_deps` of a node has the ids of the nodes that must end before it starts. For each of them the list
+`data_dep_kinds` says why, as a sum of bits:
+
+{kinds}
 
 ## When does a node start?
 
@@ -84,28 +86,27 @@ A node **without dependencies** starts when it did in the measured run, if it is
 Otherwise it starts at 0, when the first node of its rank does, so that a missing dependency shows.
 
 If an activity started later than these rules say, a **delay** node takes the rest of the time, on no stream or thread.
-It depends on the launch or on the kernel before, and the activity on the delay; both entries have bit 2 or 4.
+It depends on the launch or on the kernel before, and the activity depends on the delay, each with bit 2 or 4.
 `trace-convert --no-delays` leaves delays out.
 
-If durations are changed, `trace-replay` also runs no more activities at once than `concurrency_limit_of_device_N` says.
-A simulator need not obey that. One that knows only `gap_ns` adds it to the end of the last dependency, and gets the
-measured run.
+If durations are changed, `trace-replay` runs at most `concurrency_limit_of_device_N` activities at once. A simulator
+need not obey that. One that knows only `gap_ns` adds it to the end of the last dependency, and gets the measured run.
 
 ### Waits
 
 The `duration_ns` of a wait is what such a call takes on an idle device: the median of the calls of its name in this
-trace that had nothing to wait for. Its `gap_ns` is what the call took beyond that after the awaited work had ended. Its
-`chain_gap_ns` is 0 unless the clocks disagree a little. If a trace has no such calls, waits have no gaps, and last from
-the end of what was awaited to that of the call.
+trace that had nothing to wait for. Its `gap_ns` is how long after the awaited work the call returned, minus
+`duration_ns`. Its `chain_gap_ns` is 0 unless the clocks disagree a little. If a trace has no such calls, waits have no
+gaps, and last from the end of what was awaited to that of the call.
 
 ## What happens between ranks?
 
 A job is one graph for each rank. `trace-replay` plays them together:
 
 1. **Members find each other** by their group, `comm_type` and `comm_seq`. The group is `pg_ranks`, or the metadata
-   `ranks_of_group_` of `pg_name`; where no ranks were recorded, the recorded name. If no numbers were recorded, or far
-   more collectives match by order than by number, the order of ids counts. A message (a send or a receive) finds its
-   other end by `comm_src`, `comm_dst` and `comm_tag`, in order. An absent `comm_src` or `comm_dst` is the own rank.
+   `ranks_of_group_` of `pg_name`. If no ranks were recorded, it is the recorded name. If no numbers were recorded, or
+   far more collectives match by order than by number, the order of ids counts. A message (a send or a receive) finds
+   its other end by `comm_src`, `comm_dst` and `comm_tag`, in order. An absent `comm_src` or `comm_dst` is the own rank.
 2. **A collective starts** when the dependencies of its last member allow it. **It lasts** as long as its shortest
    member, because the others include waiting. All members end together.
 3. **A send and its receive** start with the later one and end together. A kernel with several messages ends with the
@@ -113,14 +114,14 @@ A job is one graph for each rank. `trace-replay` plays them together:
 4. **Absent members are not waited for.** A collective of which only one rank is there, or a message without its other
    end, takes its measured time.
 
-On host threads (gloo) each member ends as long after the last arrival as it did in the measured run; a change of its
-`duration_ns` changes that time by the same factor. For a member of a message, or of a collective with a root, only
-arrivals before its own end count.
+On host threads (gloo) each member ends as long after the last arrival as it did in the measured run. A change of its
+`duration_ns` changes that time by the same factor. For messages and collectives with a root, only arrivals before the
+member's own end count.
 
 **Clocks** of machines differ, so `base_time_ns` is not used. The offset between two ranks is the median difference
 between their ends of shared collectives, limited so that no member ends a collective that another has not begun.
-Messages decide for ranks without a shared collective; ranks that share nothing, or whose ends no offset explains, begin
-together.
+Ranks without a shared collective are aligned by their messages. Ranks that share nothing, or whose ends no offset
+explains, begin together.
 
 ## The JSON form
 
@@ -165,20 +166,19 @@ host trace's number. What else the host trace has for an op, such as a collectiv
 
 
 OPS_BY_FAMILY = """\
-The names are PyTorch's `aten::` ones unless they have another library. `add[_]` is `add` and `add_`; in the family on
-lists, each follows `_foreach_`. A number is the steps of the ops behind it. Bytes are all that is read and written, if
-nothing else is said.
+The names are PyTorch's `aten::` ones unless they name another library. `add[_]` is `add` and `add_`. In the family on
+lists, `_foreach_` precedes each name. The number before ops is their steps. Bytes are all that is read and written,
+unless the family says otherwise.
 """
 
 PEAKS_ABOUT = """\
 In TFLOP/s without sparsity (-: none or unknown), and GB/s for memory. The first column is a recorded name, without the
-maker. A MIG slice, or a device with other multiprocessors, has its share of the operations if the trace has their
-number; its memory is not known.
+maker. A MIG slice has the share of its multiprocessors, if the trace has their number; its memory is not known.
 """
 
 KERNEL_WORK = """
-A graph says of every kernel, copy and set how many floating-point operations it does (`num_ops`) and how many bytes it
-reads and writes (`tensor_size`). With the device's [peaks](#peaks), they tell what limits the kernel:
+A graph says how many floating-point operations each kernel does (`num_ops`) and how many bytes each kernel, copy and set
+reads and writes (`tensor_size`). With the device's [peaks](#peaks), they show what limits the kernel:
 
 ```console
 $ trace-report tests/data/training --only efficiency
@@ -188,8 +188,8 @@ $ trace-report tests/data/training --only efficiency
 …
 ```
 
-- `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would bring, `bound:memory=0.5`
-  what twice the bandwidth would.
+- `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would save, `bound:memory=0.5` what
+  twice the bandwidth would save.
 - `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs slower.
 - `trace-build --roofline A100:tf32` makes graphs for [ASTRA-sim's roofline mode](astra-sim-details.md#roofline-mode).
 
@@ -198,16 +198,15 @@ $ trace-report tests/data/training --only efficiency
 Both numbers come from the op that launched the kernel: its name, and the recorded shapes and types of its arguments.
 
 - **Operations** are counted as torch.utils.flop_counter does, if it knows the op: a multiplication and its addition are
-  2. But of causal attention only the pairs up to the diagonal count, and it misreads `cudnn_convolution`. Of other ops
-  each elementary step of each element is one, whatever its type.
-- **Bytes** are those of the tensors that the op reads and of those that it writes, each once; in place once each way.
-  Numbers on the host do not count.
+  2. There are two exceptions: of causal attention only the pairs up to the diagonal count, and `cudnn_convolution`,
+  which it misreads. In other ops each elementary step of each element is one.
+- **Bytes** are those of the tensors that the op reads and writes, each once. Work in place counts its tensor twice.
 - **Copies and sets** do no operations. Their bytes are recorded; a copy within a device counts them twice.
 - **Communication** has `comm_size` instead.
 - **The op** is the one that launched the kernel, or else the nearest around it that the lists below have, unless ops
-  inside that one do its work. If it launches several kernels, they share its work in proportion to their measured time.
-- **Unknown work is absent:** of ops that the lists lack, that have no recorded shapes, or whose work depends on
-  values, as for sequences of several lengths. `trace-convert` counts them by op.
+  inside that one do its work. Several kernels of an op share its work in proportion to their measured time.
+- **Unknown work is absent:** for ops that the lists lack, that have no recorded shapes, or whose work depends on values,
+  such as the lengths of sequences. `trace-convert` counts these ops.
 """
 
 
@@ -226,13 +225,13 @@ def graph() -> str:
         + "\n\nOther types of Chakra are read; storage, batches and checkpoints are replayed as work of the host.",
         "Attributes": f"{EXACT_TYPES} A node has an attribute only if there is something to say.\n\n"
         + "\n\n".join(f"**{where.value}**\n\n{attributes}" for where, attributes in of_nodes.items()),
-        "Why a dependency is there": items((f"**{k.value} {k.label}**", why) for k, why in KINDS.items()),
         "Delays": items((f"**{cause.value} {cause.label}**", why) for cause, why in DELAY_CAUSES.items()),
         "Collectives": ", ".join(f"{kind.value} {code(kind.name)}" for kind in CollectiveType) + ".",
         "Metadata": f"The first message of a file has `version`, {FORMAT_VERSION}, and these attributes, where known. "
         "`capture` adds further measurements; a changed run has `changed_by`.\n\n" + items(metadata),
     }
-    return page("The execution graph: what does each field mean?", GRAPH, sections)
+    kinds = items((f"**{k.value} {k.label}**", why) for k, why in KINDS.items())
+    return page("The execution graph: what does each field mean?", GRAPH.replace("{kinds}", kinds), sections)
 
 
 def typed(name: str, kind: str) -> str:

@@ -172,7 +172,7 @@ METADATA = (
     MetadataKey("source_device", "string_val", "the device trace's file"),
     MetadataKey(STEP_START, "int64_val", "start of the profiler's step of this number, on the host's clock"),
     MetadataKey(STEPS, "int64_val", "number of steps; only with `step_without_profiler_ns`"),
-    MetadataKey(STEP_WITHOUT_PROFILER_NS, "int64_val", "a step without a profiler, as `capture` measured it"),
+    MetadataKey(STEP_WITHOUT_PROFILER_NS, "int64_val", "an unprofiled step, as `capture` measured it"),
     MetadataKey(DATA_WAIT_WITHOUT_PROFILER_NS, "int64_val",
         "how much of that the loop waits for PyTorch's data loader"),
     MetadataKey(DEVICE_NAME, "string_val", "recorded name of the device of this number"),
@@ -187,9 +187,9 @@ METADATA = (
 # fmt: off
 FIELDS = {
     "id": "from 1, in the order of the measured starts, for ASTRA-sim of the ends; dependencies have smaller ids",
-    "name": "as recorded, or for nodes that execgraph adds what they are",
+    "name": "as recorded; nodes that execgraph adds say what they are",
     "type": "[kind of node](#types)",
-    "ctrl_deps": "the slice that launched an activity, or that called an op; implied by `data_deps`",
+    "ctrl_deps": "the slice that launched an activity, or that called an op; redundant: `data_deps` has the same order",
     "data_deps": "the nodes that must end before this one starts",
     "start_time_micros": "`start_time_ns` in whole µs",
     "duration_micros": "`duration_ns` + `gap_ns` + `host_delay_ns` in µs, rounded so that the total of each thread and"
@@ -226,8 +226,8 @@ KINDS = {
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
     DependencyKind.HANDOFF: "a thread follows another one that it waited for",
     DependencyKind.COLLECTIVE: "communication in the order that all ranks share",
-    DependencyKind.INFERRED: "beside another bit: known from times alone",
-    DependencyKind.CALL_ORDER: "beside another bit: known from the order of calls alone; not for ASTRA-sim",
+    DependencyKind.INFERRED: "with another bit: known from times alone",
+    DependencyKind.CALL_ORDER: "with another bit: known from the order of calls alone; not for ASTRA-sim",
     DependencyKind.LAUNCHED_GRAPH: "recorded between activities of one CUDA graph",
 }
 
