@@ -347,7 +347,7 @@ def test_a_graph_without_activities_is_refused(g: GraphBuilder) -> None:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_nothing_of_the_host_is_left_and_a_replay_ends_when_the_measured_run_did(job: str) -> None:
-    for graph in graphs_of(job, None if job in ALONE else 2):
+    for graph in graphs_of(job, 1 if job in ALONE else 2):
         device = without_host(graph)
         assert device.is_activity.all()
         assert len(device) == graph.is_activity.sum() + device.name.equal(HOST_TIME_AFTER).sum()

@@ -11,6 +11,7 @@ from execgraph.converter.options import Options
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.job import BuildOptions, BuildReport, Outcomes, build
 
@@ -21,11 +22,16 @@ TOGETHER = [job for job in JOBS if job not in ALONE]
 
 
 @cache
-def graphs_of(job: str, ranks: int | None = None, promote: str = "sync") -> tuple[ExecutionGraph, ...]:
-    """Two steps of a job of two layers. The graphs are shared: they must not be changed."""
+def linked_job(job: str, ranks: int) -> list[LinkedTrace]:
     with tempfile.TemporaryDirectory() as folder:
         files = write_traces(simulate(build_job(job, ranks=ranks, steps=2, layers=2, seed=1)), folder)
-        linked = [link(read_host_trace(str(host)), read_device_trace(str(device))) for host, device in files]
+        return [link(read_host_trace(str(host)), read_device_trace(str(device))) for host, device in files]
+
+
+@cache
+def graphs_of(job: str, ranks: int = 0, promote: str = "sync") -> tuple[ExecutionGraph, ...]:
+    """Two steps of a job of two layers. The graphs are shared: they must not be changed."""
+    linked = linked_job(job, ranks or JOBS[job].size.ranks)
     return tuple(convert(one, Options(promote=promote)) for one in linked)
 
 

@@ -1,17 +1,20 @@
 """Builds and reports of traces of the same content link them once in a process: it takes most of their time."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.progress import unseen
+from execgraph.tools import recognise
 from execgraph.tools.analyses import READ_STAGES, RankTrace
 from execgraph.tools.job import rank_building
 from execgraph.tools.report import inputs
 
 LINKED, READ = dict[Any, LinkedTrace](), dict[Any, RankTrace]()
+recognise._recognise_events = lru_cache(60)(recognise._recognise_events)
 linked_rank, read_rank = rank_building.linked_rank, inputs.read_rank
 
 
