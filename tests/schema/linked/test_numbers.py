@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
