@@ -14,7 +14,7 @@ from ..schema.io import STANDARD_STREAM
 from . import terminal
 from .command import end_without_reader, run_command
 
-EXIT_STATUS = "exit status: 0 done, 1 the data cannot be used (one line says why), 2 wrong usage"
+EXIT_STATUS = "exit status: 0 done, 1 the data cannot be used (one line says why), 2 wrong usage, 130 interrupted"
 ARGCOMPLETE = "_ARGCOMPLETE"
 """What the shell sets while it asks a command for completions."""
 INPUTS_NAMED = 3

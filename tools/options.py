@@ -18,16 +18,27 @@ DEVICE_FORMATS = ("kineto", "perfetto", "nsys")
 """The formats in which device traces are generated."""
 SCALABLE = ("host", "computation", "communication", "memory", "delay")
 """The classes of nodes whose durations can be changed."""
-WINDOW_RULE = """\
-If you give several, the part is what they have in common. The whole trace is linked
+WINDOW_RULE = "If you give several, the part is what they have in common"
+CUTTING_RULE = f"""\
+{WINDOW_RULE}. The whole trace is linked
 and then cut. A call belongs to the part in which it starts, and an activity to the part
 of its launch call. An op belongs to every part that it overlaps, cut to its borders.
 Waits and hand-offs across a border are left out and counted; what they delayed starts
 as measured"""
+SCALE_RULE = f"""\
+A SPEC of --scale is one of these. F is a factor such as 0.5, or a time such as 20ms:
+  REGEX=F          nodes whose name matches
+  class:CLASS=F    {", ".join(SCALABLE)}; F is a factor
+  under:REGEX=F    all work within calls whose name matches
+  phase:PHASE=F    data_loading, forward, backward or optimizer, with its kernels
+  module:REGEX=F   all work in nn.Modules whose name matches
+  bound:LIMIT=F    kernels that compute or memory limits; F is a factor
+  rank:N/SPEC      the same on rank N alone
+If several apply to a node, factors multiply"""
 
 # fmt: off
 MODULES = Option("--modules", "give each op and activity its nn.Module and Python function, from Python's calls; "
-                 "record them with with_stack=True and with_modules=True", calls="link build report compare")
+                 "record them with capture(modules=True), or with_stack=True and with_modules=True", calls="link build report compare")
 WINDOW = Group("a part of a long trace", (
     Option("--steps", "profiler step A, or steps A up to but not including B; a step lasts until the next one begins",
            kind.STEPS, "A[:B]"),
@@ -52,21 +63,18 @@ def _json(what: str) -> Option:
     return Option("--json", f"print {what} as one JSON object on stdout")
 
 
-def _changes(calls: str, intro: str = "", end: str = "") -> tuple[Option, Option]:
-    """Returns --scale, whose help has these texts around it, and --peak."""
+def _changes(calls: str, what: str, calls_of_peak: str = "") -> tuple[Option, Option]:
+    """Returns --scale and --peak."""
     return (
-        Option("--scale", f"{intro}REGEX=F multiplies times of nodes so named, class:{'|'.join(SCALABLE)} of a class, "
-               "under:REGEX of all work within such calls, phase:PHASE of a step's phase and its kernels; module:, bound:, "
-               "rank:N/SPEC; F may be 20ms; "
-               f"repeatable{end}", kind.SCALES, "SPEC", calls, "changes"),
-        Option("--peak", f"the peak of devices whose name is not known: TFLOP/s of {', '.join(Peak._fields[:-1])}, or "
-               f"GB/s of {Peak._fields[-1]}; repeatable", kind.PEAKS, "NAME=N", "AnalysisOptions" if intro else "",
-               "peaks"),
+        Option("--scale", f"{what} with these times changed; repeatable", kind.SCALES, "SPEC", calls, "changes"),
+        Option("--peak", "a peak of the devices, if their names do not tell it or they run slower: TFLOP/s of "
+               f"{', '.join(Peak._fields[:-1])}, or GB/s of {Peak._fields[-1]}; repeatable", kind.PEAKS, "NAME=N",
+               calls_of_peak, "peaks"),
     )
 
 
-AS_RECORDED = Option("--as-recorded", "take the run as it was recorded, even where it is known how long it takes "
-                     "without a profiler", calls="replay what_if report build")
+AS_RECORDED = Option("--as-recorded", "take the recorded run, even where the unprofiled one is known",
+                     calls="replay what_if report build")
 LIMITS = (
     Option("--max-size", "the size to which a compressed file may grow, such as 20G; raise it for files that you trust "
            "(default: far more than traces need)", kind.SIZE, "SIZE"),
@@ -88,7 +96,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--strict", "refuse damaged files instead of using what can be read", calls="link"),
             MODULES,
         )),
-        WINDOW,
+        WINDOW._replace(intro=CUTTING_RULE),
         Group("output", (_json("the summary"),)),
     ),
     "trace-convert": (
@@ -119,11 +127,11 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
                    f"--target {ASTRA_SIM} and {GOAL})", calls="build"),
         ), calls="Options to_graph"),
         Group("which run the graphs hold", (
-            Option("--without-profiler", "the run without a profiler, where it is known how long a step takes (graphs "
-                   f"for {ASTRA_SIM} and {GOAL}, and changed ones, are of that run anyway)"),
+            Option("--without-profiler", "take the unprofiled run, where it is known (graphs for "
+                   f"{ASTRA_SIM} and {GOAL}, and changed ones, are of that run anyway)"),
             AS_RECORDED,
-            *_changes("", "a changed run: "),
-        ), calls="build"),
+            *_changes("", "build graphs of a run", "AnalysisOptions"),
+        ), SCALE_RULE, calls="build"),
         Group(f"for --target {ASTRA_SIM}", (
             Option("--bandwidth", "of a link, in 2**30 bytes per second (fitted)", kind.POSITIVE, "GIB/S",
                    name="bandwidth_gib_s"),
@@ -159,11 +167,11 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--allow-mismatch", "replay graphs together that do not seem to be of one job", calls="replay"),
         )),
         Group("what is replayed", (
-            *_changes("replay what_if", end=", factors multiply"),
+            *_changes("replay what_if", "predict a run"),
             AS_RECORDED,
             Option("--simulator", "predict when each rank finishes in this simulator, from graphs that were made for "
                    "it and the configuration next to them", kind.TEXT, choices=[ASTRA_SIM]),
-        )),
+        ), SCALE_RULE),
         Group("output", (
             Option("-o --output --timeline", "write the measured and the replayed run as a trace for Perfetto (--json "
                    "prints the figures)", kind.JSON_FILE, "TIMELINE.json[.gz]", name="output"),
@@ -198,7 +206,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--top", "how many kernels of each class to name, and how many patterns --perfetto marks (default "
                    "%(default)s)", kind.ROWS, "N", default=10),
         ), "durations in µs", calls="AnalysisOptions"),
-        Group("what if", (*_changes("report", "predicts a changed run: "), AS_RECORDED)),
+        Group("what if", (*_changes("report", "predict a run", "AnalysisOptions"), AS_RECORDED), SCALE_RULE),
         Group("output", (
             Option("--csv", "write a CSV file for each table", kind.PATH, "DIR"),
             _json("all tables"),

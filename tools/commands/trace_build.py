@@ -30,7 +30,7 @@ OF_JOB = ("modules", "start_offsets", "excess_time", "without_profiler", "as_rec
     "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
     "traces -o graphs --jobs 8",
     Inputs(
-        "DIR_OR_FILE",
+        "TRACES",
         "the folder with the traces of all ranks, in it or below; or the traces themselves",
         ("--input-dir",),
     ),

@@ -15,7 +15,7 @@ from ..terminal import print_text
     "Says what each process recorded, whether host and device traces belong together, what some ranks lack, what a "
     "graph\nwould lack and why, and what to do about it. With -v it also lists the longest kernels of every process.",
     "traces --strict",
-    Inputs("FILE_OR_DIR", "traces, or folders with them", ("--input", "--input-dir")),
+    Inputs("TRACES", "traces, or folders with them", ("--input", "--input-dir")),
 )
 def main(options: argparse.Namespace) -> int:
     """Diagnoses traces; returns 1 where something is wrong with them, with --strict."""

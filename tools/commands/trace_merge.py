@@ -16,7 +16,7 @@ from ..terminal import format_counts, summary_line
     "process for every rank and device, and clocks aligned by shared collectives. A .db is a database for SQL. "
     "trace-link\nreads a merged trace only with --rank N, which takes the trace of rank N out of it.",
     "traces -o merged.json.gz",
-    Inputs("FILE_OR_DIR", "device traces, or folders with them", ("--input", "--input-dir")),
+    Inputs("TRACES", "device traces, or folders with them", ("--input", "--input-dir")),
     Output("MERGED", "merged.json, merged.json.gz or merged.db"),
     appendix=f"tables of a .db, and queries:\n\n{TABLES_AND_QUERIES}\n",
 )

@@ -25,7 +25,7 @@ LACKS = "ranks end near the measured run only as their graphs keep what this net
     "Replays execution graphs and compares the replay with the measured run. With --scale it predicts a changed run.",
     "graphs --scale 'gemm=0.5' --timeline replay.json.gz",
     Inputs(
-        "GRAPH.et",
+        "GRAPHS",
         "execution graphs, or folders that trace-build wrote; graphs of several ranks are replayed as one job (- is "
         "stdin)",
         ("--input", "--input_filename"),

@@ -22,7 +22,7 @@ from ..terminal import print_text, summary_line
     "Without an option for output it prints the verdict, the findings and one table.",
     "traces -o report.html --scale 'class:computation=0.5'",
     Inputs(
-        "FILE_OR_DIR",
+        "TRACES",
         "device traces with their host traces, linked traces or graphs of a run, or folders with them",
         ("--input", "--input-dir"),
         unless=("diff",),
