@@ -157,7 +157,7 @@ class WhatIf(NamedTuple):
         if between is not None and not between.is_clear:
             lines["between"] = f"{time_text(between.low_ns / 1000)} and {time_text(between.high_ns / 1000)}"
         run = self.before.work.unprofiled
-        steps = f", {run.steps} steps without a profiler" if run else ""
+        steps = f", {run.steps} unprofiled step{'s' * (run.steps > 1)}" if run else ""
         return Summary(f"WhatIf: {self.speedup:.2f} times as fast{steps}", lines)
 
     def __repr__(self) -> str:
@@ -209,7 +209,7 @@ def what_if(graphs: Graphs, changes: Changes, *, as_recorded: bool = False) -> W
       before   4.49 ms
       after    2.60 ms
       saved    1.89 ms
-      changed  58 nodes by class:computation=0.5 (3.52 ms together); 18 nodes by gemm=0.9 (2.58 ms together)
+      changed  58 nodes by class:computation=0.5 (3.52 ms in the recorded run); 18 nodes by gemm=0.9 (2.58 ms in the recorded run)
 
     Args:
         graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.
