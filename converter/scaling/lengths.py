@@ -165,13 +165,18 @@ def sizes(calls: Calls, target: str, uses: list[GroupUse], new_members: list[int
 
 
 class Grown(msgspec.Struct, frozen=True):
-    """By which line the collectives of a type changed with their group; without `fitted_to` nothing determines it."""
+    """By which line the collectives of a type changed with their group; without `fitted_to` nothing determines it.
+
+    They last so many `times` as long, in the mean; `most_times` if they only have a latency, which takes most.
+    """
 
     group: str
     collective: str
     collectives: int
     members: int
     scaled_members: int
+    most_times: float
+    times: float = 1.0
     step_ns: float = 0.0
     gib_s: float | None = None
     fitted_to: str = ""
@@ -208,7 +213,9 @@ def longer(
         use, members = uses[group], new_members[group]
         if kind not in RING or members in (0, len(use.members)):
             continue
-        figures = use.group.text, CollectiveType(kind).name.lower(), len(rows), len(use.members), members
+        (steps, _), (new_steps, _) = (RING[kind](count, 1) for count in (len(use.members), members))
+        most = round(new_steps / steps, 2) if steps else 0.0
+        figures = use.group.text, CollectiveType(kind).name.lower(), len(rows), len(use.members), members, most
         fit = fits.of(kind, group)
         if fit is None:
             grown.append(Grown(*figures))
@@ -221,5 +228,6 @@ def longer(
         scaled = after if fits.is_given else np.where(before == 0, after, ns * after / np.where(before == 0, 1, before))
         added[measured.matched[rows]] = whole_ns(scaled - ns, f"{figures[1]} among {members} members")
         gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
-        grown.append(Grown(*figures, round(fit.line.step_ns, 1), gib_s, *fit[1:]))
+        times = round(float(scaled.sum() / ns.sum()), 2)
+        grown.append(Grown(*figures, times, round(fit.line.step_ns, 1), gib_s, *fit[1:]))
     return added, grown

@@ -239,10 +239,14 @@ class NodeColumns(SummaryRepr):
 
     @property
     def out_of_turn(self) -> NodeIds:
-        """The activities that begin before the one before them on their stream has ended: a build cuts that one."""
+        """The activities that begin before the one before them on their stream has ended: a build cuts that one.
+
+        Graphs of a changed or scaled run have the starts of the traced one, and none is found there.
+        """
         is_built = str(self.metadata.get("tool")).startswith("execgraph") and self.metadata.get("target") == GENERIC
+        is_built &= not any(name.startswith((RANKS_OF_GROUP, CHANGED_BY)) for name in self.metadata)
         stream, start = self.integers("stream"), self.start_ns
-        is_on_stream = self.is_activity & (stream != ABSENT) & is_built & (CHANGED_BY not in self.metadata)
+        is_on_stream = self.is_activity & (stream != ABSENT) & is_built
         end, device = start + self.duration_ns, self.integers("device")
         rows = np.flatnonzero(is_on_stream)
         rows = rows[np.lexsort((end[rows], start[rows], stream[rows], device[rows]))]

@@ -114,6 +114,8 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(built: Built, tmp_pa
         "collectives": 4,
         "members": 2,
         "scaled_members": 8,
+        "most_times": 7.0,
+        "times": pytest.approx(2, abs=0.2),
         "step_ns": pytest.approx(6000, rel=1e-3),
         "gib_s": pytest.approx(74.5, rel=1e-3),
         "fitted_to": "collectives of this type in this group",
@@ -125,6 +127,11 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(built: Built, tmp_pa
         "group       group 0,1 (0), default_pg: all_reduce; joined, by the gradients that it reduces: 2 -> 8 members"
     )
     assert joined in run_scale(built(), tmp_path / "again", "--data-parallel", 4, "-q").out
+
+
+def test_collectives_of_one_size_may_last_much_longer_than_assumed(built, tmp_path, run_scale) -> None:
+    told = run_scale(built("ddp"), tmp_path / "out", "--data-parallel", 4)
+    assert "last 1.75 times as long as measured if bandwidth limits them, as is assumed, and up to 7 times" in told.err
 
 
 def test_ranks_that_were_not_traced_are_named_with_what_is_assumed_of_them(built, tmp_path, run_scale):

@@ -106,7 +106,8 @@ def test_a_name_of_an_op_that_hardly_works_itself_leads_to_what_it_calls(t: Trac
 
 
 def test_activities_beside_each_other_on_a_stream_are_not_of_a_build_and_what_if_says_so() -> None:
-    for stream, changes, found in ((7, {}, [2]), (8, {}, []), (7, {"changed_by": "gemm=2"}, [])):
+    changed = {"changed_by": "gemm=2"}, {"ranks_of_group_0": "0-7"}
+    for stream, changes, found in ((7, {}, [2]), (8, {}, []), *((7, change, []) for change in changed)):
         g = GraphBuilder(rank=0, tool="execgraph 1", target="generic", **changes)
         g.activity("gemm", 0, 40_000)
         g.activity("relu", 20_000, 30_000, stream=stream)
