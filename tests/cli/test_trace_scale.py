@@ -129,8 +129,10 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(built: Built, tmp_pa
     assert joined in run_scale(built(), tmp_path / "again", "--data-parallel", 4, "-q").out
 
 
-def test_collectives_of_one_size_may_last_much_longer_than_assumed(built, tmp_path, run_scale) -> None:
-    told = run_scale(built("ddp"), tmp_path / "out", "--data-parallel", 4)
+def test_collectives_of_one_size_may_last_much_longer_than_assumed(tmp_path: Path, run_scale: Scale) -> None:
+    write_traces(simulate(build_job("ddp", ranks=2, layers=1)), tmp_path / "traces")
+    build(tmp_path / "traces", tmp_path / "graphs", BuildOptions(), here)
+    told = run_scale(tmp_path / "graphs", tmp_path / "out", "--data-parallel", 4)
     assert "last 1.75 times as long as measured if bandwidth limits them, as is assumed, and up to 7 times" in told.err
 
 
