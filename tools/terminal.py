@@ -17,7 +17,7 @@ ACTING_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-
 """Those of `ACTING` that JSON leaves as they are."""
 WIDTH = 12
 MOST_ROWS = 64
-OF_DEVICES = ("kernels", "", "copies", "devices", "streams", "activities", "linked", "graphs", "graph activities")
+OF_DEVICES = ("kernels", "", "copies", "devices", "streams", "activities", "linked", "CUDA graphs", "graph activities")
 LONGEST = 32
 NAMES_SHOWN = 4
 

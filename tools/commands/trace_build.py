@@ -58,7 +58,8 @@ def main(options: argparse.Namespace) -> int:
         log_notes(options.prog, [f"{options.output}: holds the traces, too; give the graphs a folder of their own"])
     report = job.report
     built = sum(rank.status == BUILT for rank in report.ranks)
-    ranks = f"{built} of {len(report.ranks)} ranks" if report.ranks else "no rank was built"
+    count = len(report.ranks)
+    ranks = f"{built} of {count} rank{'s' * (count > 1)} built" if report.ranks else "no rank was built"
     where = f"; see {options.output / REPORT}" if job.is_written else ""
     log.info(f"{ranks}, {time.monotonic() - begun:.1f} s{where}")
     if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:

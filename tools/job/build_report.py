@@ -27,7 +27,7 @@ from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
 from ...schema.reasons import Reason, from_json, to_json
 from ..terminal import list_names, rank_rows, summary_line
-from .cross_rank import mark_of, ranks_in_words
+from .cross_rank import ranks_in_words
 from .rank_comms import RankComms
 
 BUILT = "built"
@@ -35,10 +35,7 @@ FAILED = "failed"
 UP_TO_DATE = "up to date"
 PIECE = 1 << 20
 RANKS_SHOWN = 8
-HEADINGS = (
-    "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked",
-    "dropped", "nodes", "edges", "status",
-)  # fmt: skip
+HEADINGS = ("rank", "host ops", "matched", "activities", "linked", "dropped", "nodes", "edges", "status")
 LOCK, WAITING = ".building.lock", ".building"
 """The file by which one build at a time works in a folder, and the folder for what has to wait."""
 GOAL_FILE = "job.goal"
@@ -211,14 +208,13 @@ def read_report(path: Path) -> BuildReport | None:
 def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     """Returns a line per rank, of many ranks one for those alike; those of `unchanged` were up to date."""
     ranks = list(ranks)
-    most_kernels = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
-    rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most_kernels) for rank in ranks)
+    rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status) for rank in ranks)
     by_reason: dict[str, list[str]] = defaultdict(list)
     for rank in ranks:
         for reason, count in rank.link.dropped.in_words().items() if rank.link else ():
             by_reason[reason].append(f"{count} of rank {rank.rank}")
     dropped = [summary_line("dropped", f"{reason}: {_shown(counts)}") for reason, counts in sorted(by_reason.items())]
-    return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *dropped])
+    return "\n".join([*rank_rows(HEADINGS, rows, alike=["status"]), *dropped])
 
 
 def time_lines(report: BuildReport) -> Iterator[str]:
@@ -257,14 +253,13 @@ def _shown(ranks: Sequence[str]) -> str:
     return ", ".join(ranks[:RANKS_SHOWN]) + more
 
 
-def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
-    link, convert, comms = rank.link, rank.convert, rank.comms
-    if link is None or convert is None or comms is None:
+def _row(rank: RankSummary, status: str) -> tuple[str, ...]:
+    link, convert = rank.link, rank.convert
+    if link is None or convert is None:
         return (str(rank.rank), *["-"] * (len(HEADINGS) - 2), status)
-    mark, collectives = mark_of(comms.kernels, most_kernels), sum(group.collectives for group in comms.groups)
     counts = (
-        rank.rank, link.host_ops, link.matched, comms.kernels, mark, comms.devices, comms.streams, collectives,
-        link.activities, link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
+        rank.rank, link.host_ops, link.matched, link.activities, link.linked, sum(link.dropped.values()),
+        convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)
 

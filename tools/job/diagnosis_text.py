@@ -13,8 +13,8 @@ from .inspection import KERNELS_SHOWN, Inspection, KernelTime
 
 FILES = ("rank", "world", "process", "size", "matched", "matched by", "files")
 WORK = (
-    "rank", "steps", "host ops", "kernels", "", "copies", "devices", "streams", "collectives", "syncs", "graphs",
-    "graph activities",
+    "rank", "steps", "host ops", "kernels", "", "copies", "devices", "streams", "communications", "sync records",
+    "CUDA graphs", "graph activities",
 )  # fmt: skip
 LONGEST_NAME = 90
 
@@ -43,8 +43,8 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
         for kernel in kernels:
             name = shortened(kernel.name, LONGEST_NAME)
             lines.append(f"{kernel.total_us / 1000:>12.3f} ms {kernel.count:>8} × {name}")
-    lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
-    lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
+    left_out = [*_dropped(processes), *(f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items())]
+    lines += ["", f"left out of graphs{': nothing' * (not left_out)}", *left_out]
     notes = len(findings) - diagnosis.wrong
     last = f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"
     return "\n".join(map(in_one_line, [*lines, "", *texts, last]))
@@ -118,5 +118,4 @@ def _dropped(processes: Iterable[Inspection]) -> list[str]:
         for reason, count in process.dropped.in_words().items():
             where[reason].append(process.name)
             counts[reason].append(count)
-    lines = [f"{sum(counts[reason]):>12,} {reason} ({process_names(names)})" for reason, names in where.items()]
-    return lines or ["        none"]
+    return [f"{sum(counts[reason]):>12,} {reason} ({process_names(names)})" for reason, names in where.items()]

@@ -209,7 +209,7 @@ def what_if(graphs: Graphs, changes: Changes, *, as_recorded: bool = False) -> W
       before   4.49 ms
       after    2.60 ms
       saved    1.89 ms
-      changed  58 nodes by class:computation=0.5 (3.52 ms in the recorded run); 18 nodes by gemm=0.9 (2.58 ms in the recorded run)
+      changed  58 nodes by class:computation=0.5 (3.52 ms recorded); 18 nodes by gemm=0.9 (2.58 ms recorded)
 
     Args:
         graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.

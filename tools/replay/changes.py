@@ -250,7 +250,7 @@ class Matched(msgspec.Struct, frozen=True):
     @property
     def of_spec(self) -> str:
         """Says after a number of nodes by what they were chosen, and how long they took."""
-        return f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} in the recorded run)"
+        return f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} recorded)"
 
 
 Changes = Mapping[str, float | str] | Sequence[Scale | str]
