@@ -44,8 +44,8 @@ WORDS = {
 GRAPH = """
 A graph file (`graph.0.et`) contains what a rank ran, as nodes, and what each node waited for. To look into one, turn it
 into [JSON](#the-json-form) with `trace-jsonize graph.0.et -o graph.0.json`, or load it in Python with
-`execgraph.read_graph`. This page says [when a node starts](#when-does-a-node-start), and explains every
-[field](#fields-of-a-node), [attribute](#attributes) and key of the [metadata](#metadata).
+`execgraph.read_graph`. The lists below explain every [field](#fields-of-a-node), [attribute](#attributes) and key of
+the [metadata](#metadata).
 
 ## What a file contains
 
@@ -104,15 +104,14 @@ gaps, and last from the end of what was awaited to that of the call.
 A job is one graph for each rank. `trace-replay` plays them together:
 
 1. **Members find each other** by their group, `comm_type` and `comm_seq`. The group is `pg_ranks`, or the metadata
-   `ranks_of_group_` of `pg_name`. If no ranks were recorded, it is the recorded name. If no numbers were recorded, or
-   far more collectives match by order than by number, the order of ids counts. A message (a send or a receive) finds
-   its other end by `comm_src`, `comm_dst` and `comm_tag`, in order. An absent `comm_src` or `comm_dst` is the own rank.
+   `ranks_of_group_` of `pg_name`, or else the recorded name. Without numbers, or if far more collectives match by
+   order, the order of ids counts. A message (a send or a receive) finds its other end by `comm_src`, `comm_dst` and
+   `comm_tag`, in order. An absent `comm_src` or `comm_dst` is the own rank.
 2. **A collective starts** when the dependencies of its last member allow it. **It lasts** as long as its shortest
    member, because the others include waiting. All members end together.
-3. **A send and its receive** start with the later one and end together. A kernel with several messages ends with the
-   last.
-4. **Absent members are not waited for.** A collective of which only one rank is there, or a message without its other
-   end, takes its measured time.
+3. **A send and its receive** start with the later one and end together.
+4. **Absent members are not waited for.** A collective of only one rank, or a message without its other end, takes its
+   measured time.
 
 On host threads (gloo) each member ends as long after the last arrival as it did in the measured run. A change of its
 `duration_ns` changes that time by the same factor. For messages and collectives with a root, only arrivals before the
@@ -126,8 +125,8 @@ explains, begin together.
 ## The JSON form
 
 The object has `metadata`, with `version` and `attr`, and `nodes`, with a node on each line. `trace-replay` and
-`execgraph.read_graph` read it, and `trace-jsonize` makes the same `.et` file of it again. This is a kernel, shortened.
-It starts 1,330 ns after its launch (node 15) or 1,159 ns after the kernel before it (node 36), whichever is later:
+`execgraph.read_graph` read it, and `trace-jsonize` makes the same `.et` file of it again. This kernel, shortened, starts
+1,330 ns after its launch (node 15) or 1,159 ns after the kernel before it (node 36), whichever is later:
 
 ```text
 {"id": 43, "name": "ampere_sgemm_128x128_tn", "type": "COMP_NODE", "ctrl_deps": [15], "data_deps": [15, 36],
@@ -139,14 +138,13 @@ It starts 1,330 ns after its launch (node 15) or 1,159 ns after the kernel befor
           {"name": "data_dep_kinds", "int32_list": {"values": [2, 4]}}]}
 ```
 
-Absent fields are left out, except lists of dependencies. Numbers have up to 64 bits: a parser that turns them into
-doubles loses digits.
+Absent fields are left out, except lists of dependencies. Numbers have up to 64 bits, more than a double can store.
 """
 
 EXACT_TYPES = "A value is an `int64_val` unless another type is named, and readers must ask for exactly that type."
 
 LINKED_TRACE = """
-What is in the file that `trace-link` writes and `trace-convert` reads? Most people do not need it: `trace-build` makes
+This file is what `trace-link` writes and `trace-convert` reads. Most people do not need it: `trace-build` makes
 [graphs](graph.md) at once. The file is one JSON object, compressed if its name ends in `.gz`.
 
 - *Id*: of a node. *Position*: of a row in a list, from 0.
