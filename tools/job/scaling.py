@@ -118,7 +118,7 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
         yield (
             "latency and bandwidth cannot be distinguished, because too few sizes of collectives were measured: "
             f"{widest.collective} of {widest.scaled_members} members last {widest.times:g} times as long as measured if "
-            f"bandwidth limits them, as is assumed, and up to {widest.most_times:g} times if latency does; give "
+            f"bandwidth limits them, as is assumed, and {widest.most_times:g} times if latency does; give "
             f"{Remedy.LATENCY} or {Remedy.BANDWIDTH}"
         )
     if (worst := max((grown.fit_error_pct for grown in plan.grown), default=0.0)) > POOR_FIT_PCT:
