@@ -95,9 +95,9 @@ class StepTimer:
             if uneven > FEW * steps:
                 is_early = work.index(max(work)) < steps / 2
                 advice = "raise wait" if is_early else "something held the loop up, so record again"
-                warn(f"{why} how long one takes without a profiler is not known; {advice}")
+                warn(f"{why} the length of an unprofiled step is not known; {advice}")
                 return
-            warn(f"{why} how long one takes without a profiler is that of the other steps")
+            warn(f"{why} the length of an unprofiled step is that of the others")
         total = perf_counter() - begun[0] - sum(lengths) + sum(lengths[step] for step in kept)
         wait = fmean(waits[step] for step in kept)
         times = {STEP_WITHOUT_PROFILER: total / len(kept), DATA_WAIT_WITHOUT_PROFILER: wait}
@@ -107,8 +107,8 @@ class StepTimer:
         low, *_, middle, _, _, _, high = quantiles(even, n=10, method="inclusive")
         spread = {key: round(time * 1e6, 1) for key, time in (("median", middle), ("p10", low), ("p90", high))}
         self._known[STEPS_WITHOUT_PROFILER] = {"count": len(kept), **spread}
-        step = f"{1e3 * middle:.2f} ms without a profiler, in the median of {len(kept)}"
-        print(f"execgraph: a step takes {step}", file=sys.stderr)
+        step = f"{1e3 * middle:.2f} ms, the median of {len(kept)} timed after the first"
+        print(f"execgraph: an unprofiled step takes {step}", file=sys.stderr)
         if (needed := max(self.workers, 2 * self.ahead)) > steps:
             why = f"the data loader has {self.workers} workers, and {steps} steps were measured before recording"
             advice = f"give wait={needed + 2}"
@@ -120,7 +120,7 @@ class StepTimer:
             for key, value in (further | self._known).items():
                 profiler.add_metadata_json(key, json.dumps(value))
         except Exception as error:
-            warn(f"the trace does not say how long a step takes without a profiler: {error!r}")
+            warn(f"the trace does not say how long an unprofiled step takes: {error!r}")
 
 
 def recording_cost(torch: Any, config: Any) -> dict[str, float]:

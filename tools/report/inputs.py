@@ -165,7 +165,9 @@ def _add_files(files: list[Path], sources: Sources, allow_mismatch: bool) -> Non
     for path in files:
         trace = recognise(path)
         if trace.kind not in REPORTED:
-            raise DataError(instead(path, trace.kind, TRACE_OR_GRAPH))
+            if not sources.ranks and len(files) == 1:
+                raise DataError(instead(path, trace.kind, TRACE_OR_GRAPH))
+            sources.notes.append(f"{path} is {trace.kind.singular}: not used")
         by_kind[trace.kind].append(trace)
     devices, hosts, details = (by_kind[kind] for kind in (InputKind.DEVICE, InputKind.HOST, InputKind.DETAIL))
     merged = by_kind[InputKind.MERGED] + by_kind[InputKind.MERGED_DATABASE]

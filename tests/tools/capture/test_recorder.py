@@ -182,7 +182,7 @@ def test_a_profiler_that_takes_no_metadata_costs_the_length_of_a_step_alone(torc
         original(profiler, key, value)
 
     monkeypatch.setattr(torch.profiler._KinetoProfile, "add_metadata_json", add)
-    with pytest.warns(UserWarning, match="how long a step takes without a profiler: .*no metadata"):
+    with pytest.warns(UserWarning, match="how long an unprofiled step takes: .*no metadata"):
         train(torch, tmp_path, steps=6, wait=2)
     linked(tmp_path)
 

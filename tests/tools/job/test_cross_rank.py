@@ -9,7 +9,7 @@ import pytest
 from execgraph.converter.ranks import Group as RankGroup, ranks_text
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.linked import Communication
-from execgraph.tools.job import BuildOptions, BuildReport, build, diagnose, table
+from execgraph.tools.job import BuildOptions, BuildReport, build, diagnose
 from execgraph.tools.job.cross_rank import compare_ranks
 from execgraph.tools.job.rank_comms import RankComms, group_summary
 from execgraph.tools.report.inputs import find_sources

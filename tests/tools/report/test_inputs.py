@@ -44,6 +44,12 @@ def test_what_was_made_from_traces_is_found_in_folders_too(given, tmp_path, capf
     assert as_json(capfd, tmp_path / "of graph") == as_json(capfd, given["linked"])
 
 
+def test_a_file_of_another_kind_among_traces_is_left_out_with_a_note(data: Path, tmp_path: Path) -> None:
+    (strange := tmp_path / "measured.json").write_text('{"a": 1}')
+    sources = find_sources([*(data / "training").iterdir(), strange])
+    assert len(sources.ranks) == 2 and sources.notes == [f"{strange} is JSON that execgraph does not know: not used"]
+
+
 def test_numbers_in_names_are_in_order_by_value(given: dict[str, Path]) -> None:
     for name in ("graph.10.et", "graph.9.et"):
         shutil.copy(given["graph"], given["nothing"] / name)
