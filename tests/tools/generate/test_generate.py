@@ -38,7 +38,9 @@ def pairs(edges: Table) -> list[tuple[int, ...]]:
     return list(zip(*edges.columns(), strict=True))
 
 
+@cache
 def read(folder: Path, name: str) -> dict[str, Any]:
+    """What a file of a run holds, not to be changed."""
     document: dict[str, Any] = json.loads((folder / name).read_text())
     return document
 
@@ -153,7 +155,8 @@ def test_scaling_the_host_leaves_waiting_alone() -> None:
 
 @EVERY_JOB
 def test_nothing_runs_before_it_was_launched_and_streams_waits_and_storages_are_in_order(name: str) -> None:
-    for rank in (rank for change in CHANGES for rank in run_of(name, **change).ranks):
+    place = 1 + [*JOBS].index(name) % 4
+    for rank in (rank for change in (CHANGES[0], CHANGES[place]) for rank in run_of(name, **change).ranks):
         launched = (rank.calls.start[call] for call in rank.activities.call)
         assert all(start > launch for start, launch in zip(rank.activities.start, launched, strict=True))
         assert all(rank.calls.end[call] > rank.activities.end[row] for call, row in pairs(rank.host_waits))
@@ -172,7 +175,7 @@ def test_ops_lie_within_their_parents_and_beside_their_siblings(name: str) -> No
             assert parent < 0 or rank.ops.start[parent] <= start <= end <= rank.ops.end[parent]
 
 
-@EVERY_JOB
+@pytest.mark.parametrize("name", ["streams", "moe_dp"])
 def test_scaling_by_one_changes_nothing(name: str) -> None:
     run = simulate(build_job(name, steps=2, layers=2, seed=1), {"class:host": 1.0, ".": 1.0})
     assert [rank.activities for rank in run.ranks] == [rank.activities for rank in run_of(name).ranks]
@@ -283,8 +286,9 @@ def test_the_truth_names_the_op_around_each_launch(folder: Path) -> None:
 def test_synchronisation_records_lead_to_the_event_only_where_they_are_resolved(tmp_path: Path) -> None:
     found = []
     for options in ({"sync_records": False}, {"resolved_events": False}, {}):
-        write_traces(run_of("prefetch"), tmp_path, **options)
-        waits = [row["args"] for row in rows_of(tmp_path) if row.get("name") == "Stream Wait Event"]
+        folder = tmp_path / str(len(found))
+        write_traces(run_of("prefetch"), folder, **options)
+        waits = [row["args"] for row in rows_of(folder) if row.get("name") == "Stream Wait Event"]
         found.append([args["wait_on_cuda_event_record_corr_id"] for args in waits])
     assert found[:2] == [[], [-1] * 3]
     assert len(found[2]) == 3 and min(found[2]) > 0

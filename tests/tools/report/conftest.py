@@ -73,7 +73,23 @@ def show(browser: Any) -> Iterator[Callable[..., Any]]:
     assert said == []
 
 
+@pytest.fixture(scope="session")
+def shared(browser: Any, training: Path) -> Iterator[Any]:
+    """The page of a small run, for all tests that leave it as it is or as it can be set back."""
+    said = list[str]()
+    page = opened(browser, training, said)
+    yield page
+    page.close()
+    assert said == []
+
+
 @pytest.fixture
-def page(show: Any, training: Path) -> Any:
-    """The page of a small run, for one test."""
-    return show(training)
+def page(shared: Any) -> Any:
+    """The same for tests that move its timeline or choose in it: it shows the whole run, and nothing is chosen."""
+    shared.locator("#timeline .find").fill("")
+    shared.locator("#timeline .lanes").focus()
+    for key in ("Escape", "0"):
+        shared.keyboard.press(key)
+    shared.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    shared.mouse.move(0, 0)
+    return shared

@@ -46,16 +46,6 @@ def test_boxes_of_the_data_flow_open_and_close_with_their_arrows(show: Any, trai
     assert boxes.count() == before[0]
 
 
-@pytest.fixture(scope="module")
-def shared(browser: Any, training: Path) -> Iterator[Any]:
-    """The page of a small run, for tests that leave its timeline as it is."""
-    said = list[str]()
-    page = opened(browser, training, said)
-    yield page
-    page.close()
-    assert said == []
-
-
 def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(shared: Any) -> None:
     page = shared
     heading = page.locator("#critical_path th", has_text="time [ms]").first.locator("button")
