@@ -96,7 +96,7 @@ def build_options(
             option = Spelled(f"--no-{name.replace('_', '-')} is for --target", f"build({name}=False) is for")
             raise WrongUsage(f"{option} {ASTRA_SIM} and {GOAL}, whose graphs have these times")
     if without_profiler and as_recorded:
-        raise WrongUsage("a run is without a profiler or as recorded; ask for one of them")
+        raise WrongUsage("a run is the unprofiled or the recorded one; ask for one of them")
     if as_recorded and chosen["target"] == GENERIC and not changes:
         spelled = Spelled("--as-recorded is for --target", "build(as_recorded=True) is for")
         raise WrongUsage(f"{spelled} {ASTRA_SIM} and {GOAL}, and for changed graphs; others are as recorded anyway")

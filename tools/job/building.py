@@ -178,7 +178,7 @@ def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], ear
             raise
         return f"as recorded: {error}"
     if run.job.unprofiled is None and not options.changes:
-        return f"as recorded: {run.job.recording.text}" if run.job.recording else ""
+        return f"the recorded one; {run.job.recording.text}" if run.job.recording else ""
     changes = replays.given_changes([*options.changes], "build(changes=…)")
     changed = replays.changed_graphs(replays.replay_job(run.job, changes))
     for rank, path, graph in zip(built, paths, changed, strict=True):
@@ -190,7 +190,7 @@ def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], ear
     if unprofiled := run.job.unprofiled:
         steps = unprofiled.steps
         lengths = (run.recorded.makespan_ns / steps / 1000, unprofiled.measured_ns / steps / 1000)
-        said = [*said, "without a profiler: {} a step recorded, {} without".format(*map(time_text, lengths))]
+        said = [*said, "the unprofiled one: a step took {} recorded, {} unprofiled".format(*map(time_text, lengths))]
         said += [unprofiled.mismatch] if unprofiled.mismatch else []
     return ", ".join(said)
 

@@ -149,7 +149,7 @@ class Recording(msgspec.Struct, frozen=True):
         if not self.models:
             return ""
         typical = " (a typical cost of an op, as the capture could not measure it)" * self.is_typical
-        data = f"; a step waits {time_text(self.data_wait_us)} for its data" if self.data_wait_us else ""
+        data = f"; the data loader takes {time_text(self.data_wait_us)} of a step" if self.data_wait_us else ""
         return f"{self.models[0].text}{' or less' * (self.cause is Cause.DEVICES_LIMIT)}{typical}{data}"
 
     @property

@@ -208,13 +208,13 @@ def test_it_is_of_the_recording_where_no_factor_for_the_host_explains_a_step_wit
 def test_it_is_withdrawn_where_a_replay_without_a_profiler_is_far_off() -> None:
     assert sentence(built(recorded_steps(19_900))).startswith("Computation limits")
     said = sentence(built(recorded_steps(19_400)))
-    assert said.startswith("What limits the run cannot be told: a replay is +4.15 % off the steps without a profiler.")
+    assert said.startswith("What limits the run cannot be told: a replay is +4.15 % off the unprofiled steps.")
 
 
 def test_it_is_withdrawn_where_a_pause_is_much_longer_than_recording_makes_a_step() -> None:
     said = sentence(built(recorded_steps(30_000, pause=1_000_000_000)))
     assert said.startswith(
-        "What limits the run cannot be told: 500.09 ms a step, 30.0 µs without a profiler: recording slows"
+        "What limits the run cannot be told: a step took 500.09 ms recorded, 30.0 µs unprofiled; recording slows"
     )
     assert "something paused it, longest for 1.00 s, in aten::mm: record again" in said
 

@@ -624,7 +624,7 @@ def test_the_factor_is_for_the_rest_of_the_host() -> None:
     assert (found.cause, found.data_wait_us, found.steps) == (Cause.HOST_SLOWED, 0.06, 2)
     assert found.models[0].host_factor == pytest.approx(0.5, abs=0.02)
     assert "of each stretch of host work to 50 %" in found.text
-    assert "; a step waits 0.1 µs for its data" in found.text
+    assert "; the data loader takes 0.1 µs of a step" in found.text
 
 
 def test_a_slower_machine_leaves_waits_for_data_as_they_were_measured() -> None:
