@@ -82,7 +82,7 @@ the dependency that is:
 An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. If the node has `host_delay_ns`,
 that passes after all of this. The node ends `duration_ns` after its start. Other bits do not change times.
 
-A node **without dependencies** starts when it did in the measured run, if it is the first of its thread or stream.
+A node **without dependencies** starts when it did in the recorded run, if it is the first of its thread or stream.
 Otherwise it starts at 0, when the first node of its rank does, so that a missing dependency shows.
 
 If an activity started later than these rules say, a **delay** node takes the rest of the time, on no stream or thread.
@@ -90,7 +90,7 @@ It depends on the launch or on the kernel before, and the activity depends on th
 `trace-convert --no-delays` leaves delays out.
 
 If durations are changed, `trace-replay` runs at most `concurrency_limit_of_device_N` activities at once. A simulator
-need not obey that. One that knows only `gap_ns` adds it to the end of the last dependency, and gets the measured run.
+need not obey that. One that knows only `gap_ns` adds it to the end of the last dependency, and gets the recorded run.
 
 ### Waits
 
@@ -113,7 +113,7 @@ A job is one graph for each rank. `trace-replay` plays them together:
 4. **Absent members are not waited for.** A collective of only one rank, or a message without its other end, takes its
    measured time.
 
-On host threads (gloo) each member ends as long after the last arrival as it did in the measured run. A change of its
+On host threads (gloo) each member ends as long after the last arrival as it did in the recorded run. A change of its
 `duration_ns` changes that time by the same factor. For messages and collectives with a root, only arrivals before the
 member's own end count.
 
