@@ -31,27 +31,15 @@ def bursts(kernel_us: float, latency: float, gap: float, *, torch: str = "2.13")
 
 
 @pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
-def test_kernels_that_queued_are_launch_bound_once_they_are_short(latency: float, gap: float) -> None:
-    graph = convert_run(bursts(60.3, latency, gap)).graph
-    faster = replay(graph, [parse_scale("class:computation=0.01")])
-    assert faster.makespan_ns / 1000 == pytest.approx(bursts(0.603, latency, gap).makespan_us, rel=0.01)
-
-
-@pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
-def test_kernels_that_were_launch_bound_queue_once_they_are_long(latency: float, gap: float) -> None:
+def test_kernels_that_queued_are_launch_bound_once_they_are_short_and_others_queue_once_they_are_long(latency, gap):
     """The gap shows in no burst of short kernels where it is the shorter; then it is taken as on most machines."""
-    graph = convert_run(bursts(1.1, latency, gap)).graph
-    slower = replay(graph, [parse_scale("class:computation=100")])
-    per_kernel = abs(2 - gap) if gap < 5 else 0
-    assert slower.makespan_ns / 1000 == pytest.approx(
-        bursts(110, latency, gap).makespan_us, rel=0.01 + per_kernel / 110
-    )
-
-
-@pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
-def test_what_is_usual_is_no_delay(latency: float, gap: float) -> None:
-    for kernel_us in (1.1, 60.3):
-        assert convert_run(bursts(kernel_us, latency, gap)).report.delays == {}
+    queued, bound = (convert_run(bursts(kernel_us, latency, gap)) for kernel_us in (60.3, 1.1))
+    assert (queued.report.delays, bound.report.delays) == ({}, {})
+    faster = replay(queued.graph, [parse_scale("class:computation=0.01")])
+    assert faster.makespan_ns / 1000 == pytest.approx(bursts(0.603, latency, gap).makespan_us, rel=0.01)
+    slower, per_kernel = replay(bound.graph, [parse_scale("class:computation=100")]), abs(2 - gap) if gap < 5 else 0
+    expected = pytest.approx(bursts(110, latency, gap).makespan_us, rel=0.01 + per_kernel / 110)
+    assert slower.makespan_ns / 1000 == expected
 
 
 @pytest.mark.parametrize("factor", [0.5, 4])

@@ -116,8 +116,9 @@ def profiled(traces: Path, out: Path, profile: Callable[[FrameType, str, object]
 
 
 @pytest.fixture(scope="module")
-def calls(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many calls a build makes."""
+def calls(traces: Path, wanted: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many calls a build makes that is not the first one, which loads what others find."""
+    assert wanted
     format_counts: list[int] = []
     profiled(traces, tmp_path_factory.mktemp("counted"), lambda *_: format_counts.append(1))
     return len(format_counts)

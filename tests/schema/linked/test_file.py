@@ -120,7 +120,8 @@ def written_nodes(t: TraceBuilder, path: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("torch", LAYOUTS)
-def test_every_node_has_the_fields_of_host_schema_1_1_1(tmp_path: Path, torch: str) -> None:
+def test_every_node_has_the_fields_of_host_schema_1_1_1_and_a_collectives_kernel_its_tensors(tmp_path, torch):
+    """Chakra's converter takes its size from them; the annotation that it was launched in has none."""
     path = tmp_path / "linked.json"
     nodes = written_nodes(rich_run(torch), path)
     assert json.loads(path.read_text())["schema"].startswith("1.1.1")
@@ -129,6 +130,9 @@ def test_every_node_has_the_fields_of_host_schema_1_1_1(tmp_path: Path, torch: s
         assert set(node["inputs"]) >= {"values", "shapes", "types"} <= set(node["outputs"])
         attributes = {attribute["name"]: attribute["value"] for attribute in node["attrs"]}
         assert {"rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema"} <= attributes.keys()
+    collective = next(node for name, node in nodes.items() if name.startswith("ncclDevKernel"))
+    assert collective["inputs"]["types"][0] == "Tensor(c10::Half)"
+    assert collective["inputs"]["values"][0][3:5] == [64, 2]
 
 
 def test_an_op_keeps_what_the_host_trace_says_of_it(tmp_path: Path) -> None:
@@ -160,15 +164,6 @@ def test_only_device_nodes_have_a_category(tmp_path: Path) -> None:
     kernel = nodes["sgemm"]
     assert (kernel["cat"], kernel["stream"], kernel["inclusive_dur"]) == ("kernel", 7, 20)
     assert kernel["ctrl_deps"] == nodes["aten::mm"]["id"]
-
-
-@pytest.mark.parametrize("torch", LAYOUTS)
-def test_a_collective_on_the_device_holds_the_tensors_that_it_was_called_with(tmp_path: Path, torch: str) -> None:
-    """Chakra's converter takes its size from them; the annotation that it was launched in has none."""
-    nodes = written_nodes(rich_run(torch), tmp_path / "linked.json")
-    collective = next(node for name, node in nodes.items() if name.startswith("ncclDevKernel"))
-    assert collective["inputs"]["types"][0] == "Tensor(c10::Half)"
-    assert collective["inputs"]["values"][0][3:5] == [64, 2]
 
 
 def test_what_waits_names_what_it_waits_for(tmp_path: Path) -> None:

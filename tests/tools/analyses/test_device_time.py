@@ -24,9 +24,10 @@ def ns(us: float) -> int:
 
 
 @given(runs())
-def test_each_device_is_computing_busy_otherwise_or_idle(run: RUN) -> None:
+def test_devices_compute_communicate_overlap_or_idle_and_kernels_have_statistics_over_all_their_activities(run: RUN):
     acts, calls = run
-    for row in tables(acts, calls)["temporal_breakdown"].rows():
+    found = tables(acts, calls)
+    for row in found["temporal_breakdown"].rows():
         own = references.on_device(acts, row["device"])
         busy, compute = len(moments(own)), len(moments(own, COMPUTATION))
         span = max(act.end for act in own) - min(act.start for act in own)
@@ -34,28 +35,26 @@ def test_each_device_is_computing_busy_otherwise_or_idle(run: RUN) -> None:
         assert ns(row["idle"]) + ns(row["busy"]) == span
         if span:
             assert math.isclose(row["idle_pct"] + row["compute_pct"] + row["non_compute_pct"], 100)
-
-
-@given(runs())
-def test_classes_and_their_overlaps_share_out_the_busy_time(run: RUN) -> None:
-    acts, calls = run
-    found = tables(acts, calls)["kernel_breakdown"].rows()
     for device in {act.device for act in acts}:
-        rows = [row for row in found if row["device"] == device]
+        rows = [row for row in found["kernel_breakdown"].rows() if row["device"] == device]
         shares = {frozenset(row["class"].split(" + ")): ns(row["time"]) for row in rows}
         assert shares == references.kinds_at(references.on_device(acts, device))
         assert not rows or math.isclose(sum(row["pct"] for row in rows), 100)
-
-
-@given(runs())
-def test_overlap_is_communication_while_something_computes(run: RUN) -> None:
-    acts, calls = run
-    for row in tables(acts, calls)["communication_computation_overlap"].rows():
+    for row in found["communication_computation_overlap"].rows():
         own = references.on_device(acts, row["device"])
         talk, hidden = moments(own, COMMUNICATION), moments(own, COMMUNICATION) & moments(own, COMPUTATION)
         assert (ns(row["communication"]), ns(row["overlap"])) == (len(talk), len(hidden))
         assert ns(row["exposed_communication"]) == len(talk - hidden)
         assert row["overlap_pct"] == (pytest.approx(100 * len(hidden) / len(talk)) if talk else None)
+    rows = found["kernel_duration_distribution"].rows()
+    assert sum(row["count"] for row in rows) == len(acts)
+    for row in rows:
+        own = [act.end - act.start for act in acts if act.name == row["name"] and act.kind == row["class"]]
+        spread = statistics.stdev(own) if len(own) > 1 else 0.0
+        quantiles = np.quantile(own, [0.05, 0.25, 0.5, 0.75, 0.95, 0.99]).tolist()
+        expected = [len(own), sum(own), statistics.mean(own), spread, min(own), max(own), *quantiles]
+        names = ["sum", "mean", "std", "min", "max", "q05", "q25", "q50", "q75", "q95", "q99"]
+        assert [row["count"], *(1000 * row[name] for name in names)] == pytest.approx(expected)
 
 
 @given(runs(), st.integers(0, 12))
@@ -95,20 +94,6 @@ def test_a_copy_that_waited_in_its_own_call_was_held_by_the_host(host_waits: lis
     calls = [Call(-9, -5), Call(5_000, 99_000, name="cudaMemcpy")]
     rows = tables(acts, calls, host_waits=host_waits)["idle_time_breakdown"].rows()
     assert picked(rows, "category", "cause") == [("other", cause)]
-
-
-@given(runs())
-def test_statistics_of_a_kernel_are_over_all_its_activities(run: RUN) -> None:
-    acts, calls = run
-    rows = tables(acts, calls)["kernel_duration_distribution"].rows()
-    assert sum(row["count"] for row in rows) == len(acts)
-    for row in rows:
-        own = [act.end - act.start for act in acts if act.name == row["name"] and act.kind == row["class"]]
-        spread = statistics.stdev(own) if len(own) > 1 else 0.0
-        quantiles = np.quantile(own, [0.05, 0.25, 0.5, 0.75, 0.95, 0.99]).tolist()
-        expected = [len(own), sum(own), statistics.mean(own), spread, min(own), max(own), *quantiles]
-        names = ["sum", "mean", "std", "min", "max", "q05", "q25", "q50", "q75", "q95", "q99"]
-        assert [row["count"], *(1000 * row[name] for name in names)] == pytest.approx(expected)
 
 
 def test_ranks_of_a_kernel_are_told_apart_and_put_together() -> None:

@@ -55,9 +55,10 @@ def names_around(ops: list[Op], op: int) -> list[str]:
 
 
 @given(programs())
-def test_an_op_owns_the_device_time_of_its_subtree(program: tuple[list[Act], list[Call], list[Op]]) -> None:
+def test_an_op_owns_the_device_time_of_its_subtree_and_ops_of_a_kind_own_it_once(program):
     acts, calls, ops = program
-    rows = {row["op"] - 1: row for row in analyse([rank_of(program)])["per_op_device_time"].rows()}
+    tables = analyse([rank_of(program)], ["per_op_device_time"])
+    rows = {row["op"] - 1: row for row in tables["per_op_device_time"].rows()}
     for op in range(len(ops)):
         own = [act.end - act.start for act in acts if calls[act.call].op == op]
         subtree = [act.end - act.start for act in launched_below(acts, calls, ops, op)]
@@ -66,25 +67,20 @@ def test_an_op_owns_the_device_time_of_its_subtree(program: tuple[list[Act], lis
             found = [round(1000 * rows[op][name]) for name in ("self", "subtree")]
             assert [*found, rows[op]["count"]] == [sum(own), sum(subtree), len(subtree)]
             assert round(1000 * rows[op]["start"]) == ops[op].start - began(acts, calls, ops)
-
-
-@pytest.mark.parametrize("keys", [("name",), ("name", "shape")], ids="-".join)
-@given(programs())
-def test_ops_of_a_kind_own_device_time_once(keys, program):
-    acts, calls, ops = program
-    rows = analyse([rank_of(program)], ["per_op_device_time"])[f"per_op_device_time_by_{keys[-1]}"].rows()
-    found = {tuple(row[key] for key in keys): row for row in rows}
-    for kind, own in kinds_of(ops, keys).items():
-        launching = [op for op in own if launched_below(acts, calls, ops, op)]
-        inside = set().union(*(below(ops, op) for op in own))
-        subtree = [act.end - act.start for act in acts if calls[act.call].op in inside]
-        alone = [act.end - act.start for act in acts if calls[act.call].op in own]
-        assert (kind in found) == bool(launching)
-        if launching:
-            row = found[kind]
-            assert (row["ops"], row["count"]) == (len(launching), len(subtree))
-            assert [round(1000 * row[name]) for name in ("self", "subtree")] == [sum(alone), sum(subtree)]
-    assert [row["subtree"] for row in rows] == sorted((row["subtree"] for row in rows), reverse=True)
+    for keys in (("name",), ("name", "shape")):
+        of_kinds = tables[f"per_op_device_time_by_{keys[-1]}"].rows()
+        row_of = {tuple(row[key] for key in keys): row for row in of_kinds}
+        for kind, own in kinds_of(ops, keys).items():
+            launching = [op for op in own if launched_below(acts, calls, ops, op)]
+            inside = set().union(*(below(ops, op) for op in own))
+            subtree = [act.end - act.start for act in acts if calls[act.call].op in inside]
+            alone = [act.end - act.start for act in acts if calls[act.call].op in own]
+            assert (kind in row_of) == bool(launching)
+            if launching:
+                row = row_of[kind]
+                assert (row["ops"], row["count"]) == (len(launching), len(subtree))
+                assert [round(1000 * row[name]) for name in ("self", "subtree")] == [sum(alone), sum(subtree)]
+        assert [row["subtree"] for row in of_kinds] == sorted((row["subtree"] for row in of_kinds), reverse=True)
 
 
 @given(programs())
