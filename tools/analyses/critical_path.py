@@ -163,8 +163,8 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording
     job = recording.without_profiler(recorded) if recording else recorded
     note, outcomes = reliability(replays.replay_job(recorded)), []
     if unprofiled := job.unprofiled:
-        steps = f"{unprofiled.steps} steps without a profiler"
-        note = "; ".join(filter(None, [steps, unprofiled.mismatch, f"{note} as recorded"]))
+        steps = f"{unprofiled.steps} unprofiled step{'s' * (unprofiled.steps > 1)}"
+        note = "; ".join(filter(None, [steps, unprofiled.mismatch, f"of the recorded run {note}"]))
     for change in changes.values():  # a replay takes much memory, so that none is kept
         outcome = replays.replay_job(job, change)
         outcomes.append((outcome.makespan_ns, outcome.range, outcome.start_offset))

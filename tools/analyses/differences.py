@@ -26,8 +26,8 @@ PATH = " > "
 ROOT = -1
 NO_ITEMS = "neither run has an op, a call or an activity"
 NO_RANKS = "neither run has a rank"
-STEP, WITHOUT_PROFILER, RUN = "step", "step without a profiler", "run"
-DATA_WITHOUT_PROFILER = "wait for data without a profiler"
+STEP, WITHOUT_PROFILER, RUN = "step", "unprofiled step", "run"
+DATA_WITHOUT_PROFILER = "unprofiled wait for data"
 WHOLE = (STEP, WITHOUT_PROFILER, RUN)
 """The parts that are no part of another one."""
 OF_HOST, DEVICE_IDLE = "host: ", "device: idle"

@@ -44,7 +44,7 @@ class Found(Enum):
         "that it launched")
     DATA_LOADER = FindingWords("The loop waits for its data",
         "{advice}",
-        "{time}{rank:+ on rank #} are spent in the data loader, {pct:.0f} % of the run\n{recorded:+# as recorded}",
+        "{time}{rank:+ on rank #} are spent getting data, {pct:.0f} % of the run\n{recorded:+# in the recorded run}",
         "Batches that are there in time")
     BETWEEN_STEPS = FindingWords("The device has nothing to do between steps",
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. A loader of "
@@ -56,7 +56,7 @@ class Found(Enum):
         "workers of a DataLoader pinning takes time from them",
         "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them{waited:+; the host waits # for them and "
         "the work before}{rank:+, longest on rank #}", "Pinned memory")
-    HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of the time in ops, {time}\n{recorded:+# as recorded}",
+    HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of the time in ops, {time}\n{recorded:+# in the recorded run}",
         "That op at twice its speed")
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",

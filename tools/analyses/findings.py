@@ -126,7 +126,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         if slow and slow.gain and slow.gain.us > ((best and best.gain) or gain).us:
             said += f" {slow.title}. {_saves(slow)}"
     if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
-        said = f"As recorded, {said[0].lower()}{said[1:]}"
+        said = f"In the recorded run, {said[0].lower()}{said[1:]}"
     shown = [finding.gain for finding in findings if finding.gain] or [gain]
     if any(each.freed_pct is not None for each in shown):
         said += f" Gains are ranges, as {replays.fixed_in_words(job.work, job.with_causes[1])}."
@@ -224,12 +224,12 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
     if recording is not None:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
         if recording.is_known and recording.cause is not Cause.NOT_SLOWED:
-            faster = f"a step takes {without} and not {recorded} as recorded"
-            return f"This is the run without a profiler, in which {faster}, unlike in tables, charts and the timeline."
+            shown = f"Tables, charts and timeline show the recorded run ({recorded} a step)."
+            return f"All this is about the unprofiled run ({without} a step). {shown}"
         return {
             Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
-            Cause.NOT_THE_HOST: f"A step takes {without} without a profiler and {recorded} as recorded, and a slower host alone does not "
-            "explain that: gains are of the recording, and may be smaller without a profiler.",
+            Cause.NOT_THE_HOST: f"An unprofiled step takes {without} and a recorded one {recorded}, which a slower host alone does not "
+            "explain: gains are about the recorded run, and may be smaller in the unprofiled one.",
         }.get(recording.cause, "")
     # the profiler alone costs much less than a host trace
     beside = [rank.recorded_ops for rank in job.ranks if not rank.graph.number(kineto.RECORDED_ALONE, 0)]
@@ -240,4 +240,4 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
     share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
     slows = f"Recording a host trace slows every op, by about {HOST_TRACE_US} µs on the machine where we measured it"
     slows += share if slowed_us < job.length_us else ""
-    return f"{slows}. To know, measure steps without a profiler: execgraph.capture does."
+    return f"{slows}. To know, time unprofiled steps: execgraph.capture does."

@@ -105,7 +105,7 @@ def _short_table(report: Report) -> Table | None:
     """Returns how each device spent the run; without a device the phases of the host's steps."""
     names = ("temporal_breakdown", "critical_path_replay", "communication_computation_overlap", "host_phases")
     devices, path, overlapping, phases = map(report.tables.get, names)
-    clock = "" if report.is_of_recording else ", as recorded (the verdict is without a profiler)"
+    clock = "" if report.is_of_recording else " (the recorded one; the verdict is about the unprofiled run)"
     if not devices or not path:
         return _phases(phases, clock) if phases is not None else None
     # a job that trace-scale made was never measured

@@ -90,7 +90,7 @@ class _Page:
         return {
             "report": report, "figures": key_figures(tables),
             "verdict": report.verdict.removesuffix(report.recording_cost).rstrip(),
-            "clock_of_gains": "as recorded" if report.is_of_recording else "without a profiler",
+            "clock_of_gains": "the recorded run" if report.is_of_recording else "the unprofiled run",
             "section_of": {table: section for section in chain(*shown.values()) for table in section["tables"]},
             "together": overlap(report.together) if report.together else "",
             "facts": [*facts(tables), *([in_words(report.groups)] if report.groups else [])],

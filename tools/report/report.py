@@ -162,11 +162,11 @@ class Report:
     def as_recorded(self) -> str:
         """Says how long a step takes without a profiler, where that differs from the recording; else ""."""
         time = time_text(self.faster_step_us)
-        return f"as recorded; without a profiler a step takes {time}" if self.faster_step_us else ""
+        return f"of the recorded run; an unprofiled step takes {time}" if self.faster_step_us else ""
 
     @property
     def clock_of_tables(self) -> str:
-        """Says that the times in the tables are as recorded, where they differ without a profiler; else ""."""
+        """Says that the times in the tables are of the recorded run, where the unprofiled one differs; else ""."""
         return f"Times in the tables are {self.as_recorded}." if self.as_recorded else ""
 
     @property

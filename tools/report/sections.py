@@ -36,7 +36,7 @@ SECTIONS = {
     "Overview": (
         Section("what_if", "What if", "The run replayed with changed durations: what it would take in all, as work "
                 "that ran beside the change then limits it. Nodes says to how many a change applies, matched how long "
-                "these took as recorded."),
+                "these took in the recorded run."),
         Section("trace_diff", "Difference", "Run B less run A: step and run first, then what they were spent on; then "
                 "by name and shape, by call path, which shows where a moved or fused kernel went, and by module.",
                 ("", "_runs", "_tree", "_modules")),

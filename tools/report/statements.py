@@ -149,7 +149,7 @@ def diff_verdict(tables: Tables) -> str:
         return ""
     first, *others = whole.values()
     if without and _may_be_alike(without, first):
-        both, noise = ((without, "without a profiler"), (first, "as recorded")), without["noise"]
+        both, noise = ((without, "unprofiled"), (first, "recorded")), without["noise"]
         times = ", ".join(f"{_change(row)} {how} ({row['change']:+.1f} %)" for row, how in both)
         is_alike = max(abs(row["change"]) for row, _ in both) <= noise <= MOST_NOISE_PCT
         how = "do not differ, as far as can be told" if is_alike else "may differ, but that is not certain"
@@ -178,7 +178,7 @@ def diff_verdict(tables: Tables) -> str:
         return f"{text}."
     unprofiled, recorded = (sentence.replace("Run", "run", 1) for sentence in (_faster(without), text))
     cause = "".join(f". Most of that is the wait for data, {_change(row)}" for row in waited)
-    return f"Without a profiler, {unprofiled}{cause}. As recorded, {recorded}."
+    return f"Unprofiled, {unprofiled}{cause}. Recorded, {recorded}."
 
 
 def _more(pct: float) -> str:

@@ -130,7 +130,7 @@ def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(loader: st
         t.leaf("aten::mm", 10)
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
-    assert found.evidence == "90.0 µs are spent in the data loader, 75 % of the run"
+    assert found.evidence == "90.0 µs are spent getting data, 75 % of the run"
     assert advice in found.advice and "pin_memory" not in found.advice
 
 
@@ -144,9 +144,9 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     times = (Column(name, "µs", np.array([120.0])) for name in ("self", "total"))
     ops = Table("", "", [Column("name", "", ["aten::mm"]), *times])
     job = built(g.build(), tables={"host_time_per_op": ops}, in_loader=np.array([True, False, True, False]))
-    assert titled(find(job), "is the heaviest op").evidence.endswith(" a step; 60.0 µs a step as recorded")
+    assert titled(find(job), "is the heaviest op").evidence.endswith(" a step; 60.0 µs a step in the recorded run")
     evidence = titled(find(job), "waits for its data").evidence
-    assert evidence.endswith(" a step are spent in the data loader, 40 % of the run; 40.0 µs a step as recorded")
+    assert evidence.endswith(" a step are spent getting data, 40 % of the run; 40.0 µs a step in the recorded run")
     sure = titled(find(job), "is the heaviest op").gain
     # however much steps differ, no more than half of the op is gained
     g.metadata |= {"steps_measured": 9, "step_p10_ns": 42_000, "step_p90_ns": 78_000}

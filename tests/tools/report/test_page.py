@@ -101,7 +101,7 @@ def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(ran
 def test_runs_differ_if_steps_do_in_both_windows_by_more_than_steps_of_one_run(recorded, without, noise, said):
     change = [recorded, without, recorded]
     runs = table(
-        "trace_diff_runs", part=["step", "step without a profiler", "run"], a=[100.0] * 3, difference=change, change=change,
+        "trace_diff_runs", part=["step", "unprofiled step", "run"], a=[100.0] * 3, difference=change, change=change,
         b=[100 + percent for percent in change], noise=[math.nan, noise, math.nan],
     )  # fmt: skip
     assert diff_verdict(runs | table("ranks", run=["A", "B"])).startswith(said)

@@ -192,7 +192,7 @@ def test_the_page_opens_with_the_verdict_findings_lead_to_their_details(training
     report = training_report
     html = page.render(report).replace("\u00a0", " ")
     # no step was measured without a profiler
-    assert "as recorded" not in html.replace("was recorded", "")
+    assert "recorded run" not in html
     assert html.index(escape(report.verdict)) < html.index("<nav>")
     findings = html[html.index('<ol class="findings">') : html.index("</ol>")]
     assert findings.count("<li>") == len(report.findings)
@@ -214,7 +214,7 @@ def test_long_tables_are_shown_in_part_and_say_so() -> None:
     assert len(lines) == 2 + ROWS + 1 and lines[-1] == "  … 8 more rows (write_csv(folder))"
 
 
-SAYS = "as recorded; without a profiler a step takes 3.66 ms"
+SAYS = "of the recorded run; an unprofiled step takes 3.66 ms"
 
 
 @pytest.fixture(scope="module")
@@ -233,16 +233,16 @@ def test_each_section_of_the_page_says_which_run_its_times_are_of(small_report: 
     assert len(shown) > 10 and {analysis.name for analysis in ANALYSES} <= {*sections, *OF_NO_RECORDING}
     assert {name for name, text in of_each.items() if f"Times in this section are {SAYS}." in text} == shown
     assert f"These figures are {SAYS}." in html and f"Times are {SAYS}." in of_each["run"]
-    assert "Gains are of the run without a profiler." in of_each["overview"]
-    assert "If it were twice as fast <small>without a profiler</small>" in of_each["overview"]
-    assert "What limits it: the critical path <small>as recorded</small>" in of_each["overview"]
+    assert "Gains are about the unprofiled run." in of_each["overview"]
+    assert "If it were twice as fast <small>the unprofiled run</small>" in of_each["overview"]
+    assert "What limits it: the critical path <small>the recorded run</small>" in of_each["overview"]
 
 
 def test_the_terminal_csv_and_json_say_it_too(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     traces = data / "gpu" / "small"
     assert run("-q", traces) == 0
     said = capfd.readouterr().out
-    assert "spent the run of 48.93 ms, as recorded (the verdict is without a profiler)\n" in said
+    assert "spent the run of 48.93 ms (the recorded one; the verdict is about the unprofiled run)\n" in said
     assert run("-q", traces, "--only", "temporal_breakdown") == 0
     assert capfd.readouterr().out.startswith(f"Times in the tables are {SAYS}.\n\nTemporal breakdown\n")
     only = (traces, "--only", "temporal_breakdown")
@@ -255,7 +255,7 @@ def test_the_terminal_csv_and_json_say_it_too(data: Path, tmp_path: Path, capfd:
 
 def test_what_no_factor_for_the_host_gives_is_as_recorded_everywhere(data, capfd):
     report = report_on(find_sources([data / "gpu" / "nccl"]), ReportRequest(["temporal_breakdown"], page=False))
-    assert report.is_of_recording and "without a profiler a step takes 4.92 ms" in report.as_recorded
+    assert report.is_of_recording and "an unprofiled step takes 4.92 ms" in report.as_recorded
     assert run("-q", data / "gpu" / "nccl") == 0
     assert "How each device spent the run of 43.97 ms\n" in capfd.readouterr().out
 
@@ -267,20 +267,20 @@ def test_a_difference_is_told_without_a_profiler_first_where_both_runs_know(data
     )
     report = report_on_diff(small, reading)
     assert report.verdict.startswith(
-        "Without a profiler, run B is slower than run A: a step takes 18.9 % more time, 4.35 ms instead of 3.66 ms. "
-        "As recorded, run B is as fast as run A: a step takes 0.7 % more time, "
+        "Unprofiled, run B is slower than run A: a step takes 18.9 % more time, 4.35 ms instead of 3.66 ms. "
+        "Recorded, run B is as fast as run A: a step takes 0.7 % more time, "
     )
     rows = {row["part"]: (row["a"], row["b"]) for row in report.tables["trace_diff_runs"].rows()}
-    assert [*rows][:3] == ["step", "step without a profiler", "run"]
-    assert rows["step without a profiler"] == (3662.9, 4353.5)
+    assert [*rows][:3] == ["step", "unprofiled step", "run"]
+    assert rows["unprofiled step"] == (3662.9, 4353.5)
     assert (
-        "8.08 ms instead of 18.34 ms. Most of that is the wait for data, 673.8 µs instead of 10.22 ms. As recorded, run B "
+        "8.08 ms instead of 18.34 ms. Most of that is the wait for data, 673.8 µs instead of 10.22 ms. Recorded, run B "
         "is faster than run A: a step takes 22.6 % less time, 20.24 ms instead of 26.16 ms, the run 40.70 ms instead of "
         "52.57 ms."
     ) in report_on_diff(*(find_sources([data / "gpu" / name]) for name in ("loader_slow", "loader_fast"))).verdict
     alone = report_on_diff(small, unknown)
     assert alone.verdict.startswith("Run B is faster than run A: a step takes 68.9 % less time, 7.60 ms instead of")
-    assert "step without a profiler" not in alone.tables["trace_diff_runs"]["part"]
+    assert "unprofiled step" not in alone.tables["trace_diff_runs"]["part"]
 
 
 def test_a_span_that_is_shorter_than_the_run_says_so(t: TraceBuilder) -> None:
@@ -354,7 +354,7 @@ def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(data,
     assert without == pytest.approx(2 * step_us, rel=0.01)
     assert report.twice_as_fast is not None
     assert report.twice_as_fast.rows()[0]["before"] == pytest.approx(without)
-    assert f"in which a step takes {time_text(step_us)} and not " in report.verdict
+    assert f"the unprofiled run ({time_text(step_us)} a step)" in report.verdict
 
 
 DATA = ROOT / "tests/data"
