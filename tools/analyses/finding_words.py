@@ -56,7 +56,7 @@ class Found(Enum):
         "workers of a DataLoader pinning takes time from them",
         "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them{waited:+; the host waits # for them and "
         "the work before}{rank:+, longest on rank #}", "Pinned memory")
-    HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of the time in ops, {time}\n{recorded:+# in the recorded run}",
+    HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of op time, {time}\n{recorded:+# in the recorded run}",
         "That op at twice its speed")
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",

@@ -90,13 +90,13 @@ def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(ran
 
 
 @pytest.mark.parametrize(("recorded", "without", "noise", "said"), [
-    (-9.0, -12.0, 8.0, "Without a profiler, run B is faster than run A: a step takes 12.0 % less time"),
+    (-9.0, -12.0, 8.0, "Unprofiled, run B is faster than run A: a step takes 12.0 % less time"),
     (-4.0, -7.0, 8.0, "Run A and run B do not differ, as far as can be told: a step takes 93.0 µs instead of 100"),
     (-4.0, -28.0, 8.0, "Run A and run B may differ, but that is not certain: a step takes 72.0 µs instead of 100"),
     (9.0, -12.0, 8.0, "Run A and run B may differ, but that is not certain: "),
     (60.0, 95.6, 85.7, "Run A and run B may differ, but that is not certain: a step takes 195.6 µs "),
     (2.0, 3.0, 85.7, "Run A and run B may differ, but that is not certain: "),
-    (0.0, -12.0, math.nan, "Without a profiler, run B is faster"),
+    (0.0, -12.0, math.nan, "Unprofiled, run B is faster"),
 ])  # fmt: skip
 def test_runs_differ_if_steps_do_in_both_windows_by_more_than_steps_of_one_run(recorded, without, noise, said):
     change = [recorded, without, recorded]
