@@ -79,13 +79,6 @@ def test_commands_that_do_not_run_are_known() -> None:
     assert shown == set(NOT_RUN)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_blocks_say_what_they_are(name: str) -> None:
-    assert {block.language for block in blocks(PAGES[name])} <= LANGUAGES
-    prose = re.sub(r"^```.*?^```$", "", PAGES[name].read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    assert not re.search(r"\n\n    \S", prose), "fence the block"
-
-
 def anchors(page: Path) -> set[str]:
     """What headings are linked by, on code hosts and on the site."""
     heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -93,7 +86,10 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_lead_somewhere(name: str) -> None:
+def test_blocks_say_what_they_are_and_links_lead_somewhere(name: str) -> None:
+    assert {block.language for block in blocks(PAGES[name])} <= LANGUAGES
+    prose = re.sub(r"^```.*?^```$", "", PAGES[name].read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert not re.search(r"\n\n    \S", prose), "fence the block"
     page = PAGES[name]
     for address in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         target, _, anchor = address.partition("#")

@@ -78,29 +78,19 @@ def test_there_are_many_kinds_of_damage() -> None:
 
 
 @pytest.mark.parametrize("part", range(1, 20, 3))
-def test_of_a_cut_device_trace_every_whole_event_is_read(tmp_path: Path, part: int) -> None:
-    text = sample(DEVICE)
-    whole = json.loads(text)["traceEvents"]
-    cut = text[: len(text) * part // 20]
-    path = tmp_path / DEVICE
-    path.write_bytes(cut)
-    events = cut.count(b'\n    "ph"') - (not cut.rstrip(b", \n").endswith(b"\n  }"))
-    trace = read_device_trace(str(path))
-    assert trace.read == events
-    assert trace.skipped[Reason.CUT_OFF_ROWS.of("device events")] == cut.count(b'\n    "ph"') - events
-    assert len(trace.ops.start) == sum(event.get("cat") in ("cpu_op", "user_annotation") for event in whole[:events])
-
-
-@pytest.mark.parametrize("part", range(1, 20, 3))
-def test_of_a_cut_host_trace_every_whole_node_is_read(tmp_path: Path, part: int) -> None:
-    text = sample(HOST)
-    whole = [node["id"] for node in json.loads(text)["nodes"]]
-    cut = text[: len(text) * part // 20]
-    path = tmp_path / HOST
-    path.write_bytes(cut)
-    trace = read_host_trace(str(path))
-    assert trace.id.tolist() == whole[: cut.count(b"\n      }")]
-    assert any("ends early" in note for note in trace.notes)
+def test_of_a_cut_trace_every_whole_row_is_read(tmp_path: Path, part: int) -> None:
+    cuts = [text[: len(text) * part // 20] for text in map(sample, (DEVICE, HOST))]
+    for name, cut in zip((DEVICE, HOST), cuts, strict=True):
+        (tmp_path / name).write_bytes(cut)
+    device, begun = read_device_trace(str(tmp_path / DEVICE)), cuts[0].count(b'\n    "ph"')
+    events = begun - (not cuts[0].rstrip(b", \n").endswith(b"\n  }"))
+    whole = json.loads(sample(DEVICE))["traceEvents"][:events]
+    assert (device.read, device.skipped[Reason.CUT_OFF_ROWS.of("device events")]) == (events, begun - events)
+    assert len(device.ops.start) == sum(event.get("cat") in ("cpu_op", "user_annotation") for event in whole)
+    host = read_host_trace(str(tmp_path / HOST))
+    nodes = json.loads(sample(HOST))["nodes"][: cuts[1].count(b"\n      }")]
+    assert host.id.tolist() == [node["id"] for node in nodes]
+    assert any("ends early" in note for note in host.notes)
 
 
 def test_of_a_cut_gzip_file_everything_that_decompresses_is_read(tmp_path: Path) -> None:

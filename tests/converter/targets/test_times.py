@@ -218,7 +218,10 @@ def lowered_of_start_offset(graphs: list[ExecutionGraph]) -> list[ExecutionGraph
 
 
 @WITH_AND_WITHOUT_HOST
-def test_everything_of_the_rank_comes_after_the_offset(host: bool) -> None:
+def test_everything_of_the_rank_comes_after_the_offset_which_starts_with_it_on_the_clock_of_its_node(host):
+    """The device's clock is 2 µs behind; without the host the rank begins with the copy, which starts at once."""
+    offset = passed(with_start_offset, late_rank(host)[1], OFFSET)[0]
+    assert offset.integers("start_time_ns")[0] == 2_000_000 - (0 if host else 2_000)
     first, late = lowered_of_start_offset(late_rank(host))
     assert "start offset" not in first.name.table
     assert (late.name[0], late.id[0], late.duration_micros[0]) == ("start offset", 1, OFFSET // 1000)
@@ -252,13 +255,6 @@ def test_less_than_half_a_microsecond_is_no_node_and_half_of_one_a_whole_one(off
     plain, made = (for_astra_sim(late_rank()[0], start_offset_ns=ns) for ns in (0, offset_ns))
     assert (len(made) - len(plain), made.name[0] == "start offset") == (nodes, nodes > 0)
     assert not us or made.duration_micros[0] == us
-
-
-@WITH_AND_WITHOUT_HOST
-def test_the_offset_starts_with_the_rank_on_the_clock_of_its_node(host: bool) -> None:
-    """The device's clock is 2 µs behind; without the host the rank begins with the copy, which starts at once."""
-    offset = passed(with_start_offset, late_rank(host)[1], OFFSET)[0]
-    assert offset.integers("start_time_ns")[0] == 2_000_000 - (0 if host else 2_000)
 
 
 def test_all_that_depends_on_nothing_follows_the_offset(g: GraphBuilder) -> None:
