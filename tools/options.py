@@ -14,8 +14,6 @@ FORMS = (*PICTURES, ".dot", ".graphml")
 """The endings of files in which a graph is viewed."""
 FLOW, LANES = "flow", "lanes"
 """What a picture of a graph shows."""
-DEVICE_FORMATS = ("kineto", "perfetto", "nsys")
-"""The formats in which device traces are generated."""
 SCALABLE = ("host", "computation", "communication", "memory", "delay")
 """The classes of nodes whose durations can be changed."""
 WINDOW_RULE = "If you give several, the part is what they have in common"
@@ -289,8 +287,6 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         ), calls="generate"),
         Group("output", (
             Option("--gzip", "compress the traces", calls="generate", name="compress"),
-            Option("--format", "the format of the device traces (kineto, perfetto, or nsys: an export of Nsight Systems)", kind.TEXT,
-                   default=DEVICE_FORMATS[0], choices=DEVICE_FORMATS, calls="generate"),
             Option("--json", "print the summary as JSON on stdout"),
         )),
     ),

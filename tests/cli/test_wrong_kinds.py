@@ -15,6 +15,7 @@ from execgraph.tools import workers
 from execgraph.tools.generate import build_job, simulate, write_traces
 from support.commands import Ended, Run, status_of
 from support.databases import LITE, Op, write_database
+from support.device_formats import write_perfetto
 from support.runs import small_run
 from support.tasks import in_turn
 
@@ -122,8 +123,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "device.json").write_bytes(device.read_bytes())
     (made / "device_named.et").write_bytes(device.read_bytes())
     write_database(made / "rocpd.db", LITE, [Op("k", 1, 2)], pid=800)
-    files = write_traces(simulate(build_job("simple", steps=1, layers=1)), work / "perfetto", format="perfetto")
-    (made / "device.pftrace").write_bytes(files[0].device.read_bytes())
+    files = write_traces(simulate(build_job("simple", steps=1, layers=1)), work / "perfetto")
+    (made / "device.pftrace").write_bytes(write_perfetto(files[0].device).read_bytes())
     shutil.rmtree(work / "perfetto")
     devices = [pair[1] for pair in pairs]
     for merged in ("merged.json", "merged.db"):

@@ -21,9 +21,9 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
-from execgraph.tools.generate.nsight_export import SCHEMAS
 from execgraph.tools.recognise import InputKind, recognise
 from support.databases import LITE, RPD_3, Op, sql, write_database
+from support.device_formats import SCHEMAS, write_nsight_export
 
 from benchmarks.programs import build_job
 
@@ -64,8 +64,9 @@ def read(tmp_path: Path) -> Read:
 def test_a_generated_export_gives_the_graph_of_kinetos_trace(tmp_path: Path, job: str) -> None:
     run, nodes = simulate(build_job(job, steps=2, layers=2, seed=1)), list[list[object]]()
     for name in ("kineto", "nsys"):
-        host, device = write_traces(run, tmp_path / name, format=name)[0]
+        host, device = write_traces(run, tmp_path / name)[0]
         if name == "nsys":  # Kineto's traces have no such ranges
+            device = write_nsight_export(device)
             sql(device, "DELETE FROM NVTX_EVENTS WHERE domainId = 1")
         convert(link(read_host_trace(str(host)), read_device_trace(str(device)))).write(tmp_path / f"{name}.json")
         nodes.append(json.loads((tmp_path / f"{name}.json").read_bytes())["nodes"])
@@ -91,16 +92,17 @@ TABLES = {
 @pytest.mark.parametrize("job", ["uneven", "pipeline_dp", "halo", "sharded"])
 def test_payloads_of_nccl_say_what_kineto_says_but_for_dtypes(tmp_path: Path, job: str) -> None:
     run = simulate(build_job(job, steps=1, layers=2, seed=1))
-    kineto, nsys = (write_traces(run, tmp_path / name, format=name) for name in ("kineto", "nsys"))
-    for rank, (_, device) in enumerate(nsys[1:], 1):
+    kineto, other = (write_traces(run, tmp_path / name) for name in ("kineto", "nsys"))
+    first, *further = (write_nsight_export(device) for _, device in other)
+    for rank, device in enumerate(further, 1):
         # one export has the processes of all ranks, whose numbers descend
         script = f"ATTACH '{device}' AS other;"
         for name, columns in TABLES.items():
             by = ((each, -rank * (100 << 24) if each.startswith("global") else 1000 * rank) for each in columns.split())
             script += "".join(f"UPDATE other.{name} SET {each} = {each} + {number};" for each, number in by)
             script += f"INSERT INTO {name} SELECT * FROM other.{name};"
-        sql(nsys[0].device, script)
-    trace = read_device_trace(str(nsys[0].device))
+        sql(first, script)
+    trace = read_device_trace(str(first))
     assert not trace.notes
     for rank, (_, device) in enumerate(kineto):
         usual = communications(link(None, str(device)), tmp_path / "kineto.json")

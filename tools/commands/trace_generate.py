@@ -35,7 +35,7 @@ def main(options: argparse.Namespace) -> None:
         run = simulate(job)
         makespans = makespans_of(run.job, changes)
     with step("write traces"):
-        settings = {name: getattr(options, name) for name in ("sync_records", "stacks", "compress", "format")}
+        settings = {name: getattr(options, name) for name in ("sync_records", "stacks", "compress")}
         files = write_traces(run, options.output, makespans=makespans, **settings)
     if options.json:
         figures = {"ranks": job.ranks, "events": run.events, "makespan_ns": run.makespan_ns, "makespans_ns": makespans}

@@ -18,7 +18,7 @@ put at baseTimeNanoseconds + 1000 * the first `ts` of kind "Trace"; activities m
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -34,27 +34,11 @@ from .host_trace import write_host_trace
 from .job import NONE, Job
 from .jobs import build_job
 from .machine import DEFAULT, draw_machine
-from .nsight_export import write_nsight_export
-from .perfetto import write_perfetto
 from .record import RankRun, Run, correlation, record_function
 from .simulation import simulate
 
-OF_A_RANK = re.compile(r"(host|device)_rank\d+\.(json|pftrace|sqlite)(\.gz)?")
+OF_A_RANK = re.compile(r"(host|device)_rank\d+\.json(\.gz)?")
 MB = 1_000_000
-
-
-class DeviceFormat(NamedTuple):
-    """A format of device traces: the ending of its files, and what writes one of Kineto's head and rows, as JSON."""
-
-    suffix: str
-    write: Callable[[str, dict[str, object], Iterator[str]], None]
-
-
-DEVICE_FORMATS = {
-    "kineto": DeviceFormat(".json", write_device_trace),
-    "perfetto": DeviceFormat(".pftrace", write_perfetto),
-    "nsys": DeviceFormat(".sqlite", write_nsight_export),
-}
 
 
 def _write_truth(run: Run, path: Path, makespans: Mapping[str, int]) -> None:
@@ -113,21 +97,19 @@ def write_traces(
     resolved_events: bool = True,
     stacks: int = 0,
     compress: bool = False,
-    format: str = "kineto",
     makespans: Mapping[str, int] | None = None,
 ) -> list[RankFiles]:
     """Writes the host and device trace of each rank (.gz if compressed) and truth.json; returns paths by rank.
 
-    The `format` is one of the DEVICE_FORMATS, `makespans` of changed runs go into the truth. Without `resolved_events`
-    cuda_sync rows do not know where an event was recorded, as from CUDA 12.9 on. `stacks` is how many of Python's calls
-    ops have. Raises DataError if a file cannot be written, or the folder holds traces of another job.
+    The `makespans` of changed runs go into the truth. Without `resolved_events` cuda_sync rows do not know where an
+    event was recorded, as from CUDA 12.9 on. `stacks` is how many of Python's calls ops have.
+
+    Raises DataError if a file cannot be written, or the folder holds traces of another job.
     """
-    target, (suffix, write), ending = Path(folder), DEVICE_FORMATS[format], ".gz" if compress else ""
+    target, ending = Path(folder), ".json.gz" if compress else ".json"
     make_folder(target)
     names = [f"rank{rank.rank}" for rank in run.ranks]
-    files = [
-        RankFiles(target / f"host_{name}.json{ending}", target / f"device_{name}{suffix}{ending}") for name in names
-    ]
+    files = [RankFiles(target / f"host_{name}{ending}", target / f"device_{name}{ending}") for name in names]
     written = {path.name for paths in files for path in paths}
     present = sorted(path.name for path in target.iterdir() if OF_A_RANK.fullmatch(path.name))
     if mixed := [name for name in present if name not in written]:
@@ -137,7 +119,7 @@ def write_traces(
     for rank, paths in zip(run.ranks, files, strict=True):
         write_host_trace(rank, str(paths.host))
         head = device_head(rank, paths.device.name, stacks)
-        write(str(paths.device), head, device_rows(rank, sync_records, resolved_events, stacks))
+        write_device_trace(str(paths.device), head, device_rows(rank, sync_records, resolved_events, stacks))
     _write_truth(run, target / "truth.json", makespans or {})
     return files
 

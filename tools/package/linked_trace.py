@@ -248,7 +248,6 @@ def generate(
     stacks: int = 0,
     changes: Sequence[Mapping[str, float]] = (),
     compress: bool = False,
-    format: str = "kineto",
 ) -> list[tuple[Path, Path]]:
     """Simulates a training job and writes the traces that the PyTorch profiler would have written, as `trace-generate`.
 
@@ -275,7 +274,6 @@ def generate(
         changes: What else to simulate: `truth.json` says how long the job takes with each of these changes, which are
             as of `what_if`.
         compress: Whether the traces are compressed.
-        format: The format of the device traces, as `trace-generate --help` lists them.
 
     Returns:
         The host trace and the device trace of each rank.
@@ -287,12 +285,12 @@ def generate(
     """
     sizes: dict[str, Any] = {"ranks": ranks, "steps": steps, "layers": layers, "size_mb": size_mb, "stacks": stacks}
     sizes |= {"seed": seed, "machine_seed": machine_seed}
-    checked("generate", sync_records=sync_records, compress=compress, format=format, **sizes)
+    checked("generate", sync_records=sync_records, compress=compress, **sizes)
     # slow to load
     from .tools.generate import makespans_of, simulate, sized_job, write_traces
 
     run = simulate(sized_job(job, **sizes))
     named = {" ".join(f"{selector}={factor:g}" for selector, factor in c.items()): dict(c) for c in changes}
-    how: dict[str, Any] = {"sync_records": sync_records, "stacks": stacks, "compress": compress, "format": format}
+    how: dict[str, Any] = {"sync_records": sync_records, "stacks": stacks, "compress": compress}
     files = write_traces(run, Path(folder), makespans=makespans_of(run.job, named), **how)
     return [(host, device) for host, device in files]

@@ -15,6 +15,7 @@ from execgraph.schema import perfetto_trace_pb2 as pb
 from execgraph.schema.errors import DataError
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.recognise import InputKind, recognise
+from support.device_formats import write_perfetto
 from support.graphs import read_nodes
 
 START = 1_800_000_000_000_000_000
@@ -67,7 +68,8 @@ def test_a_job_has_the_same_graph_from_both_formats(job: str, machine: int | Non
     run = simulate(build_job(job, steps=2, layers=2, machine=DEFAULT if machine is None else draw_machine(machine)))
     graphs = []
     for name in ("kineto", "perfetto"):
-        host, device = write_traces(run, tmp_path / name, format=name, compress=name == "perfetto", stacks=2)[0]
+        host, device = write_traces(run, tmp_path / name, stacks=2)[0]
+        device = write_perfetto(device) if name == "perfetto" else device
         linked = link(read_host_trace(str(host)), read_device_trace(str(device)), rank=0)
         convert(linked).write(str(tmp_path / f"{name}.et"))
         graphs.append(read_nodes(tmp_path / f"{name}.et"))
@@ -203,9 +205,9 @@ def cut(data: bytes, share: float) -> bytes:
 def test_a_file_that_is_cut_off_is_read_as_far_as_it_is_whole(
     share: float, compress: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    files = write_traces(simulate(build_job("simple", steps=3, layers=1)), tmp_path, format="perfetto")
+    files = write_traces(simulate(build_job("simple", steps=3, layers=1)), tmp_path)
     path = tmp_path / "cut.pftrace"
-    path.write_bytes(cut(compress(files[0].device.read_bytes()), share))
+    path.write_bytes(cut(compress(write_perfetto(files[0].device).read_bytes()), share))
     if share <= 0.5:
         with pytest.raises(DataError, match=r"^\S+cut\.pftrace[: ][^\n]+$"):
             read_device_trace(str(path))

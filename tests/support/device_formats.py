@@ -1,27 +1,114 @@
-"""Writes a generated device trace as Nsight Systems exports its reports: an SQLite database.
+"""Turns a generated device trace of Kineto into one of Perfetto or an export of Nsight Systems, beside a host trace.
 
-Ops are NVTX ranges as of PyTorch's emit_nvtx, with ranges of NCCL in those of collectives. A host trace holds dtypes,
-names of groups, and arguments beyond shapes.
+Perfetto's holds no ranks, and ids of ops only on ops; Nsight's no dtypes, names of groups or arguments beyond shapes.
 """
 
 import json
 import re
-import shutil
 import sqlite3
 import struct
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
-from ...schema import device_formats as formats
-from ...schema.columns import Interner
-from ...schema.device_formats import CUPTI, NVTX, THREADS
-from ...schema.dtypes import bytes_per_element
-from ...schema.io import open_output
+from execgraph.schema import device_formats as formats, perfetto_trace_pb2 as pb
+from execgraph.schema.columns import Interner
+from execgraph.schema.device_formats import CUPTI, NVTX, STAGE_NUMBERS, STAGES, THREADS
+from execgraph.schema.dtypes import bytes_per_element
+
+HOST = ("cpu_op", "user_annotation", "python_function")
+OF_CATEGORY = {category: number for number, category in enumerate(STAGES.values(), 1)}
+NAMES = {name: text for text, name in STAGE_NUMBERS.items() if name != "correlation"}
+COMPUTE, CLEARED, CLOCKS = 2, 1, (1, 6)
+
+
+def write_perfetto(kineto: Path) -> Path:
+    """As PyTorch's own recorder for CUDA does: all slices of a kind begin before any ends."""
+    trace, path = json.loads(kineto.read_bytes(), parse_float=Decimal), kineto.with_suffix(".pftrace")
+    with path.open("wb") as file:
+        writer = _Perfetto(file, trace.get("baseTimeNanoseconds", 0))
+        for row in trace["traceEvents"]:
+            if row["ph"] == "X" and row["cat"] != "Trace":
+                writer.add(row, row["cat"])
+        writer.end()
+    kineto.unlink()
+    return path
+
+
+class _Perfetto:
+    def __init__(self, file: IO[bytes], base: int) -> None:
+        self.file, self.base, self.stages, self.in_host = file, base, 0, False
+        self.tracks: dict[tuple[int, int], int] = {}
+        self.launched, self.ends = defaultdict[int, list[int]](list), list[tuple[int, int]]()
+        clocks = [pb.ClockSnapshot.Clock(clock_id=number, timestamp=base) for number in CLOCKS]
+        kinds = [
+            pb.InternedStage(iid=iid, name=name.encode(), category=COMPUTE * (iid == 1))
+            for iid, name in enumerate(STAGES, 1)
+        ]
+        data, snapshot = pb.InternedData(stages=kinds), pb.ClockSnapshot(clocks=clocks)
+        self._write(base, sequence_flags=CLEARED, clock_snapshot=snapshot, interned_data=data)
+
+    def add(self, row: dict[str, Any], category: str) -> None:
+        if category not in HOST and self.in_host:
+            self.end()
+        self.in_host = category in HOST
+        start, duration = self.base + int(row["ts"] * 1000), int(row["dur"] * 1000)
+        if category in OF_CATEGORY:
+            self._write(start, gpu_render_stage_event=self._stage(row, OF_CATEGORY[category], duration))
+        else:
+            track = self._track(row["pid"], row["tid"])
+            self._write(start, track_event=self._slice(row, category, track))
+            self.ends.append((track, start + duration))
+
+    def end(self) -> None:
+        for track, ns in self.ends:
+            self._write(ns, track_event=pb.TrackEvent(type="END", track_uuid=track))
+        self.ends.clear()
+
+    def _slice(self, row: dict[str, Any], category: str, track: int) -> pb.TrackEvent:
+        args, event = row["args"], pb.TrackEvent(type="BEGIN", track_uuid=track, name=row["name"].encode())
+        if category != "cuda_sync":
+            event.categories.append(category.encode())
+            if launched := self.launched.pop(args.get("correlation"), ()):
+                event.gpu_correlation.event_ids.extend(launched)
+        kept = (key for key in args if category in HOST or key != "External id")
+        event.annotations.extend(_annotation(args[key], key) for key in kept)
+        return event
+
+    def _stage(self, row: dict[str, Any], kind: int, duration: int) -> pb.GpuRenderStageEvent:
+        args = {"device": row["pid"], "stream": row["tid"]} | row["args"]
+        self.stages += 1
+        event = pb.GpuRenderStageEvent(
+            event_id=self.stages, duration=duration, gpu_id=row["pid"], queue_iid=row["tid"], context=1,
+            stage_iid=kind, name=row["name"].encode(),
+        )  # fmt: skip
+        for key in args.keys() - {"External id"}:
+            text = args[key] if isinstance(args[key], str) else json.dumps(args[key], default=float)
+            event.extra_data.add(name=NAMES.get(key, key).encode(), value=text.encode())
+        self.launched[args.get("correlation")].append(self.stages)
+        return event
+
+    def _track(self, pid: int, tid: int) -> int:
+        if (pid, tid) not in self.tracks:
+            uuid = self.tracks[pid, tid] = len(self.tracks) + 1
+            self._write(0, track_descriptor=pb.TrackDescriptor(uuid=uuid, thread={"pid": pid, "tid": tid}))
+        return self.tracks[pid, tid]
+
+    def _write(self, timestamp: int, **fields: Any) -> None:
+        self.file.write(pb.Trace(packet=[pb.Packet(timestamp=timestamp, sequence=1, **fields)]).SerializeToString())
+
+
+def _annotation(value: Any, name: str = "") -> pb.Annotation:
+    if isinstance(value, list):
+        return pb.Annotation(name=name.encode(), items=map(_annotation, value))
+    if isinstance(value, str | None):
+        return pb.Annotation(name=name.encode(), string_value=("null" if value is None else value).encode())
+    return pb.Annotation(name=name.encode(), **{"bool_value" if isinstance(value, bool) else "int_value": value})
+
 
 PUSH_POP = 59
 KINDS = re.compile(r"(\w+) (?:(\w+) )?\((\w+)(?: -> (\w+))?\)")
@@ -37,20 +124,18 @@ SCHEMAS = {"<QQ": (16_777_220, FIELDS[:2]), "<QQi4x": (16_777_226, FIELDS), "<Qi
 CALLS = {"allreduce": "AllReduce", "_allgather_base": "AllGather", "_reduce_scatter_base": "ReduceScatter"}
 
 
-def write_nsight_export(path: str, head: Row, rows: Iterator[str]) -> None:
-    """Writes the database of a trace, whose head and rows are those of Kineto's. Raises DataError if it cannot."""
-    with TemporaryDirectory(prefix="execgraph-") as folder, open_output(path) as out:
-        file = Path(folder, "export")
-        with closing(sqlite3.connect(file)) as connection, connection:
-            for table, row in _rows_of_tables(head, rows):
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(row)})")
-                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", [*row.values()])
-        with file.open("rb") as database:
-            shutil.copyfileobj(database, out)
+def write_nsight_export(kineto: Path) -> Path:
+    """As `nsys export --type sqlite`: ops are ranges of emit_nvtx, with ranges of NCCL in those of collectives."""
+    head, path = json.loads(kineto.read_bytes(), parse_float=Decimal), kineto.with_suffix(".sqlite")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table, row in _rows_of_tables(head):
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(row)})")
+            connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", [*row.values()])
+    kineto.unlink()
+    return path
 
 
-def _rows_of_tables(head: Row, rows: Iterator[str]) -> Iterator[tuple[str, Row]]:
-    """Yields for each row of the database its table and its values by column."""
+def _rows_of_tables(head: Row) -> Iterator[tuple[str, Row]]:
     yield "META_DATA_EXPORT", {"name": "EXPORT_PRODUCT_VERSION", "value": "2025.3.1.90"}
     yield "TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": head.get("baseTimeNanoseconds", 0)}
     for device in head["deviceProperties"]:
@@ -62,8 +147,7 @@ def _rows_of_tables(head: Row, rows: Iterator[str]) -> Iterator[tuple[str, Row]]
     texts, process = Interner[str](), 0
     rank, communicators = head.get("distributedInfo", {}).get("rank", 0), set[int]()
     call_start, records = dict[int, int](), dict[int, Row]()
-    for text in rows:
-        row = json.loads(text, parse_float=Decimal)
+    for row in head["traceEvents"]:
         if row["ph"] != "X":
             continue
         category, name, args = row["cat"], row["name"], row["args"]
@@ -116,7 +200,6 @@ def _rows_of_tables(head: Row, rows: Iterator[str]) -> Iterator[tuple[str, Row]]
 
 
 def _calls(name: str, args: Row, rank: int, communicators: set[int]) -> Iterator[tuple[Any, ...]]:
-    """Yields NCCL's calls for a record, the layout of their payloads and the values; a group's first one makes it."""
     if name != "record_param_comms" or "Process Group Name" not in args:
         return
     message, peer, new = SCHEMAS
@@ -142,7 +225,6 @@ def _calls(name: str, args: Row, rank: int, communicators: set[int]) -> Iterator
 
 
 def _text_of_range(name: str, args: Row) -> str:
-    """Returns an op with its numbers and shapes, as PyTorch writes it."""
     sequence = f", seq = {args['Sequence number']}" if "Sequence number" in args else ""
     sizes = f", sizes = {json.dumps(args['Input Dims'])}" if args.get("Input Dims") else ""
     return f"{name}{sequence}, op_id = {args['Record function id']}{sizes}"
