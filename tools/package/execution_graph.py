@@ -8,10 +8,10 @@ import numpy as np
 
 from .converter.edges import Edges
 from .converter.rewiring import recorded_edges
-from .pictures import lane_strips, lanes_chart
+from .pictures import lanes_chart
 from .run import Replay, WhatIf, added_to_record, replay
 from .schema.arguments import FilePath, InputFile, whole_number
-from .schema.columns import ABSENT, Categorical, Frame, Int64, NodeIds, Ragged, summary_html, time_text
+from .schema.columns import ABSENT, Categorical, Frame, Int64, NodeIds, Ragged, time_text
 from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType, digraph_of
 from .tools.options import checked, form_of
 from .tools.replay import Changes, edge_weights, gather, read_graph_file
@@ -268,9 +268,6 @@ class ExecutionGraph(GraphRecord):
         """
         work = gather([self])
         return lanes_chart(work, work.measured_start_ns, work.measured_end_ns, stream, time_us, max_nodes)
-
-    def _repr_html_(self) -> str:
-        return f"{summary_html(self.summary())}{lane_strips(self)}"
 
     def to_networkx(self) -> "nx.DiGraph[int]":
         """Returns a networkx DiGraph of the nodes, by id, and their dependencies.

@@ -1,27 +1,21 @@
-"""Pictures of graphs, runs and jobs: Altair charts of work over time and by rank, and a strip per lane in notebooks."""
+"""Pictures of graphs, runs and jobs: Altair charts of work over time and by rank."""
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .schema.columns import Categorical, Frame, Int64, Rows
 from .schema.errors import require
-from .schema.graph import ExecutionGraph
 from .tools.options import checked
-from .tools.replay import NodeClass, Workload, gather
+from .tools.replay import NodeClass, Workload
 from .tools.view import lane_names
 
 if TYPE_CHECKING:
     import altair as alt
 
-LANES, COLUMNS = 8, 200
-STRIP_WIDTH, LEFT, STRIP, GAP = 600, 150, 16, 4
-HOST, DEVICE = "#8b9aab", "#3b78b5"
-"""Sizes in px, and the colours of threads and of streams."""
 COLOURS = {
-    NodeClass.HOST: HOST,
-    NodeClass.COMPUTATION: DEVICE,
+    NodeClass.HOST: "#8b9aab",
+    NodeClass.COMPUTATION: "#3b78b5",
     NodeClass.COMMUNICATION: "#d07d22",
     NodeClass.MEMORY: "#5d9140",
     NodeClass.UNRECORDED: "#dde3e9",
@@ -33,42 +27,6 @@ ON_HOST = (NodeClass.HOST, NodeClass.COMMUNICATION)
 WIDTH, LANE_HEIGHT, RANK_HEIGHT = 800, 26, 22
 FADED = 0.35
 US = ",.1f"
-
-
-def lane_strips(graph: ExecutionGraph) -> str:
-    """Returns the picture as SVG, of the busiest lanes; "" for a graph without times."""
-    work = gather([graph])
-    start, end = work.measured_start_ns, work.measured_end_ns
-    is_drawn = work.is_timed & (end > start) & ~graph.name.equal("host idle") & (work.node_class != NodeClass.DELAY)
-    rows = np.flatnonzero(is_drawn)
-    if not len(rows):
-        return ""
-    busy = np.bincount(work.lane[rows], (end - start)[rows], len(work.lanes))
-    busiest = np.argsort(-busy, kind="stable")[:LANES]
-    lanes = sorted(busiest[busy[busiest] > 0].tolist(), key=lambda lane: work.lanes[lane].is_stream)
-    edges, names = np.linspace(0, int(end[rows].max()), COLUMNS + 1), lane_names(work)
-    height = len(lanes) * (STRIP + GAP)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + STRIP_WIDTH}" height="{height}" font-size="11">']
-    for number, lane in enumerate(lanes):
-        lane_rows = rows[work.lane[rows] == lane]
-        shares = _busy_share(start[lane_rows], end[lane_rows], edges)
-        bottom, step = number * (STRIP + GAP) + STRIP, STRIP_WIDTH / COLUMNS
-        heights = "".join(f"H{LEFT + at * step:.0f}V{bottom - STRIP * share:.1f}" for at, share in enumerate(shares))
-        label = f'x="{LEFT - 6}" y="{bottom - 4}" text-anchor="end" fill="currentColor">{escape(names[lane])}'
-        path = f"M{LEFT} {bottom}{heights}H{LEFT + STRIP_WIDTH}V{bottom}Z"
-        parts.append(f'<text {label}</text><path d="{path}" fill="{DEVICE if work.lanes[lane].is_stream else HOST}"/>')
-    return "".join([*parts, "</svg>"])
-
-
-def _busy_share(start: Int64, end: Int64, edges: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> list[float]:
-    """Returns for each column between two edges the share of its time in which a lane works."""
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], np.maximum.accumulate(end[order])
-    begun = np.maximum(start, np.append(0, end[:-1]))
-    done = np.append(0, np.cumsum(end - begun))
-    times, until = (np.stack(ends, axis=1).reshape(-1) for ends in ((begun, end), (done[:-1], done[1:])))
-    shares: list[float] = np.clip(np.diff(np.interp(edges, times, until)) / np.diff(edges), 0, 1).tolist()
-    return shares
 
 
 def lanes_chart(

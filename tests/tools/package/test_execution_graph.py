@@ -1,7 +1,6 @@
 """What graphs, linked traces and views of their nodes offer in Python, and the charts that notebooks show of them."""
 
 import io
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import networkx as nx
 import pytest
 from execgraph import DependencyKind, NodeType, Options, build, convert, generate, link, read_graph, read_linked, replay
-from execgraph.pictures import COLUMNS, lane_strips
 from execgraph.schema.columns import Ragged
 from support.builder.timeline import TraceBuilder
 from support.generated import graphs_of
@@ -159,29 +157,6 @@ def test_a_job_that_was_made_up_is_built_as_a_recorded_one(tmp_path: Path) -> No
     files = generate("ddp", tmp_path, ranks=2, steps=1, layers=2, machine_seed=3, compress=True)
     assert [host.name for host, _ in files] == ["host_rank0.json.gz", "host_rank1.json.gz"]
     assert abs(build(tmp_path).replay().error_pct or 0) < 1
-
-
-def heights_of(g: GraphBuilder) -> list[float]:
-    return [float(height) for height in re.findall(r"V([\d.]+)", lane_strips(g.build()))]
-
-
-def test_every_lane_has_a_strip_as_high_as_it_is_busy_where_overlaps_count_once_and_idle_time_not() -> None:
-    g = GraphBuilder()
-    g.activity("first", 0, 100)
-    g.activity("last", 300, 100)
-    heights, quarter = heights_of(g), COLUMNS // 4
-    assert heights[:quarter] == [0.0] * quarter and heights[quarter : 3 * quarter] == [16.0] * 2 * quarter
-    g = GraphBuilder()
-    op = g.host("aten::mm", 0, 50)
-    idle = g.host("host idle", 50, 30, after=[(op, PROGRAM_ORDER)])
-    g.host("aten::add", 40, 60, after=[(idle, PROGRAM_ORDER)])
-    assert heights_of(g)[:COLUMNS] == [0.0] * COLUMNS
-
-
-def test_notebooks_show_the_picture_below_the_figures() -> None:
-    html = training_step()._repr_html_()
-    assert html.startswith("<table>") and html.count("<path") == 3 and html.endswith("</svg>")
-    assert lane_strips(GraphBuilder().build()) == ""
 
 
 pytest.importorskip("altair")
