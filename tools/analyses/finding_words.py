@@ -38,7 +38,8 @@ class Found(Enum):
         "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians); graphs launch "
         "{pct:.0f} % of all activities", "Fewer launches beside the graphs")
     HOST_WAITS = FindingWords("The host stops to wait for the device", "{advice}{command:+. # names the Python functions}",
-        "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}", "Fewer synchronising calls")
+        "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}\ntrace-replay --scale '^({calls})$=0' leaves these calls out",
+        "Fewer synchronising calls")
     READS = FindingWords("Each step reads results of the device: {ops}", "{advice}",
         "{calls}\nthe recording slowed the host, so that little was left to wait for. A host that is ahead of its device waits for all "
         "that it launched")

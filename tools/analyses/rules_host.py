@@ -3,7 +3,6 @@
 A copy back to the host is a wait for a result, whatever memory it goes to.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from ...schema.device_peaks import pinned_rate
 from ...schema.errors import Remedy
 from ...schema.graph import DEVICE_NAME, DependencyKind
 from ...schema.linked import NEVER, STEP_MARK, USER_SCOPE
+from .. import replay as replays
 from ..replay import Cause, NodeClass, waits_of
 from .finding_words import Found, Said, Sentence
 from .job import ATEN, Finding, Job, is_of_kind
@@ -27,8 +27,6 @@ FEW_AT_ONCE = 8
 """What launches more activities at once launches a CUDA graph."""
 INTERRUPTION = 10
 """Host work of more than so many times the median before a launch is something else than launching."""
-PINS = re.compile(r"aten::_?pin_memory$")
-"""What PyTorch's loader does in a thread of its own with pin_memory=True."""
 TWICE_AS_FAST = 0.5
 VIEW, ALLOCATES = "-> Tensor(a)", "aten::empty"
 """How schemas of views end, and how names of ops that only get memory begin."""
@@ -36,8 +34,8 @@ FEWEST_CALLS = 5
 """Of fewer calls none can be told to be unusual."""
 UNUSUAL = 20
 """A pause takes more than so many times the median of its op and shapes."""
-NAMED = 3
-"""So many pauses, or sites of waits, are named."""
+NAMED, LEAST_OF_WAITS = 3, 0.01
+"""So many pauses, or sites of waits, are named, the latter from this share of all on."""
 LONG, COMPILED = 0.1, "## Call CompiledFxGraph"
 """Time without ops is named from this share of a step on, unless compiled kernels run in it."""
 OF_TRANSFERS = ("gloo:", "c10d::")
@@ -102,13 +100,9 @@ def data_loader(job: Job) -> Iterator[Finding]:
     work, recorded, in_loader = job.work, job.recorded.work, job.in_loader
     if not in_loader.any():
         return
-    launching = work.lane[work.source[is_of_kind(work, DependencyKind.LAUNCH)]]
     # what other threads of the loader hand over; without a profiler the wait for it may be part of a measured time
-    handed_over, handing = (is_of_kind(run, DependencyKind.HANDOFF) & in_loader[run.target] for run in (work, recorded))
-    pinning = work.lane[job.names.where(lambda name: PINS.match(name) is not None)]
-    others = np.append(recorded.lane[recorded.source[handing]], pinning)
-    threads = np.setdiff1d(others, np.append(launching, work.lane[in_loader]))
-    loads = (in_loader | np.isin(work.lane, threads)) & (work.node_class == NodeClass.HOST)
+    handed_over = is_of_kind(work, DependencyKind.HANDOFF) & in_loader[work.target]
+    loads = in_loader & (work.node_class == NodeClass.HOST) | replays.of_loader_threads(recorded, in_loader)
     ranks = job.rank_of_node[in_loader]
     times_us, recorded_us = (np.bincount(ranks, run.duration_ns[in_loader]) / 1000 for run in (work, recorded))
     longest = int(times_us.argmax())
@@ -261,7 +255,7 @@ def without_ops(job: Job) -> Iterator[Finding]:
 
 
 def host_waits(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter without the waits of the host for its device.
+    """Finds whether the run would be shorter without the calls in which the host waits for its device.
 
     A thread that launches nothing may wait as it likes; `pageable_copies` tells of waits for copies. If a profiler
     slowed the host, results are named even without a gain: a host that is ahead of its device waits longer for them.
@@ -277,17 +271,20 @@ def host_waits(job: Job) -> Iterator[Finding]:
     for node in nodes.tolist():
         op = "" if job.ops[node].startswith(STEP_MARK) else job.ops[node]
         sites[Site(job.names[node], CALLED.get(op, op), job.functions[node])].append(node)
-    gain = job.gain(np.ones(len(work)), is_wait)
-    if not gain.is_worth_it:
+    if not job.gain(np.ones(len(work)), is_wait).is_worth_it:
         yield from _reads(job, {site: len(calls) for site, calls in sites.items()})
         return
-    worst = {site: _worst_rank(job, site, np.array(calls), waited_ns) for site, calls in sites.items()}
-    longest = sorted((site for site in sites if worst[site][0]), key=lambda site: -worst[site][0])
+    gain = job.gain(np.where(np.isin(np.arange(len(work)), nodes), 0.0, 1.0), is_wait)
+    time_ns = waited_ns + work.duration_ns
+    worst = {site: _worst_rank(job, site, np.array(calls), time_ns) for site, calls in sites.items()}
+    least_ns = LEAST_OF_WAITS * time_ns[nodes].sum()
+    longest = sorted((site for site in sites if worst[site][0] > least_ns), key=lambda site: -worst[site][0])
     values = {
         "waits": [worst[site][1] for site in longest[:NAMED]],
         "more": max(len(longest) - NAMED, 0) or None,
-        "total": _worst_rank(job, None, nodes, waited_ns)[1] if len(longest) > NAMED else None,
-        "advice": _advice_on(longest[0]) if longest else Said.READ_LESS,
+        "total": _worst_rank(job, None, nodes, time_ns)[1] if len(longest) > NAMED else None,
+        "advice": _advice_on(max(sites, key=lambda site: waited_ns[sites[site]].sum())),
+        "calls": "|".join(sorted({site.call for site in sites})),
         "command": None if (job.functions.codes >= 0).any() else Remedy.REPORT_MODULES,
     }
     yield Finding(Found.HOST_WAITS, gain, "idle_time_breakdown", values)

@@ -10,7 +10,7 @@ from .critical_path import (
     DATA_WAIT, HOST_DELAY, KINDS, UNEXPLAINED, WAITS, Pieces, critical_path, crossings, edge_weights, pieces_of,
     time_by_kind,
 )  # fmt: skip
-from .data_loading import waits_of, with_waits
+from .data_loading import of_loader_threads, waits_of, with_waits
 from .execution import (
     CLEAR_PCT, MakespanRange, Replay, changed_job, ends_ns, fixed_in_words, makespan_ns, noise_around, replay, replay_job,
     replay_ranks,

@@ -14,11 +14,14 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, is_group_start
 from ...schema.graph import DATA_WAIT_WITHOUT_PROFILER_NS, STEPS, DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
+from .calls import LOADER
 from .changes import scale_nodes
-from .workload import Workload
+from .workload import NodeClass, Workload
 
-LOADER = re.compile(r"enumerate\(DataLoader\)")
+PYTORCH_LOADER = re.compile(r"enumerate\(DataLoader\)")
 """What PyTorch calls getting the next batch from its data loader."""
+PINS = re.compile(r"aten::_?pin_memory$")
+"""What PyTorch's loader does in a thread of its own with pin_memory=True."""
 OTHER_PROCESSES = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 TAKEN_NS, FEW = 1_000_000, 2
 """Taking a batch lasts as long as the loader's shortest call, at most TAKEN_NS if no call takes FEW times as long."""
@@ -32,7 +35,7 @@ def waits_for_data(graph: ExecutionGraph) -> Bool:
     host = np.flatnonzero(is_host)
     host = host[np.argsort(graph.start_ns[host], kind="stable")]
     thread, op = graph.integers("tid")[host], graph.integers("op_id")[host]
-    calls = np.flatnonzero(graph.name.where(lambda name: LOADER.search(name) is not None)[host])
+    calls = np.flatnonzero(graph.name.where(lambda name: PYTORCH_LOADER.search(name) is not None)[host])
     is_data_wait = np.zeros(len(graph), np.bool_)
     # the slices of a call are beside each other in the order of ops, the first and the last one of them in time
     calls = calls[np.argsort(op[calls], kind="stable")]
@@ -84,12 +87,38 @@ def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
     return scale_nodes(work.without_dependencies(handed_over), factor), is_data
 
 
+def of_loader_threads(work: Workload, in_loader: Bool) -> Bool:
+    """Returns which host nodes are of threads that pin memory or hand over to `in_loader`, and launch nothing."""
+    pins = np.concatenate([graph.name.where(lambda name: PINS.match(name) is not None) for graph in work.graphs])
+    pins[work.source[(work.kind & DependencyKind.HANDOFF != 0) & in_loader[work.target]]] = True
+    others = np.append(work.lane[in_loader], work.lane[work.source[work.kind & DependencyKind.LAUNCH != 0]])
+    return np.isin(work.lane, np.setdiff1d(work.lane[pins], others)) & (work.node_class == NodeClass.HOST)
+
+
+def _with_loader_threads(job: Workload, changed: Workload) -> Workload:
+    """Returns the changed job in which threads of loaders do in less time what they do, as the calls that they serve.
+
+    These wait for no thread where they take no time.
+    """
+    named = [graph.name.where(lambda name: LOADER.search(name) is not None) for graph in job.graphs]
+    in_loader = np.concatenate(named) & (job.node_class == NodeClass.HOST)
+    if (job.duration_ns == changed.duration_ns)[in_loader].all():
+        return changed
+    before, after = job.duration_ns, changed.duration_ns.copy()
+    threads, rank = of_loader_threads(job, in_loader) & (before == after), job.ranks_of(np.arange(len(job)))
+    spent, needed = (np.bincount(rank[in_loader], of[in_loader], len(job.graphs)) for of in (before, after))
+    after[threads] = np.rint(before * np.where(spent > 0, needed / np.maximum(spent, 1), 1.0)[rank])[threads]
+    waits = (changed.kind & DependencyKind.HANDOFF != 0) & in_loader[changed.target] & (after[changed.target] == 0)
+    return replace(changed, duration_ns=after).without_dependencies(waits & (before[changed.target] > 0))
+
+
 def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns], holds: Bool) -> Workload:
     """Returns a changed job in which loops wait until a batch is there; `ends` says when the nodes of a job end. Those
     of `holds` were given a time, the others a factor. Replays up to three times. The steps before the recorded ones
     count as changed, too, so the first call waits shorter where the loop takes longer.
     """
     row, first, taken, is_waiting = waits_of(job)
+    changed = _with_loader_threads(job, changed)
     before, after, thread = job.duration_ns, changed.duration_ns, job.lane[row]
     factor, of_thread = after[row] / np.maximum(before[row], 1), np.ones(len(job.lanes))
     of_thread[thread] = factor

@@ -5,6 +5,7 @@ member ends by itself. A wait that held its work up in the measured run is certa
 so that a changed run has a range (`MakespanRange`). Times are int64 ns from the run's start.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from ..terminal import list_names
-from .changes import Changes, Scale, given_changes, scale_workload
+from .changes import Changes, Named, Scale, given_changes, scale_workload
 from .data_loading import with_waits
 from .job_graphs import Graphs, given_graphs
 from .player import Slots, earliest_ends, play
@@ -248,14 +249,21 @@ def noise_around(noise_pct: float, before: float, after: float) -> float:
 
 
 def changed_job(job: Workload, scale: Sequence[Scale]) -> Workload:
-    """Returns a gathered job with changes, in which loops wait for their data as long as they then have to."""
-    has_time = np.zeros(len(job), np.bool_)
+    """Returns a gathered job with changes, in which loops wait for their data as long as they then have to.
+
+    A call that is named and takes no time is left out: it does not wait for the device either.
+    """
+    has_time, left_out = np.zeros((2, len(job)), np.bool_)
     for change in scale:
+        leaves_out = isinstance(change.target, Named | re.Pattern) and 0 in (change.factor, change.each_ns)
         for graph, first in zip(job.graphs, job.first_row.tolist(), strict=True):
-            if change.each_ns is not None:
+            if leaves_out or change.each_ns is not None:
                 of_rank = slice(first, first + len(graph))
-                has_time[of_rank] |= change.matches(graph, job.node_class[of_rank])
-    return with_waits(job, scale_workload(job, scale), ends_ns, has_time)
+                chosen = change.matches(graph, job.node_class[of_rank])
+                has_time[of_rank] |= chosen & (change.each_ns is not None)
+                left_out[of_rank] |= chosen & leaves_out
+    waits = (job.kind & DependencyKind.HOST_SYNC != 0) & (left_out & ~job.is_activity)[job.target]
+    return with_waits(job, scale_workload(job, scale).without_dependencies(waits), ends_ns, has_time)
 
 
 def ends_ns(work: Workload) -> Ns:
