@@ -93,8 +93,8 @@ def time_text(time_us: float) -> str:
 
 
 def signed_pct(pct: float) -> str:
-    """Returns a change in percent with its sign, such as `-1.20 %`; what rounds to none is `+0.00 %`."""
-    return f"{round(pct, 2) + 0.0:+.2f} %"
+    """Returns a change in percent with its sign, such as `-1.20 %`; a smaller one than is shown is `±0.00 %`."""
+    return f"{pct + 0.0:+.2f} %" if round(pct, 2) or not pct else "±0.00 %"
 
 
 def shortened(text: str, letters: int) -> str:

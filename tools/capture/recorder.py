@@ -80,7 +80,7 @@ def capture(
     details = {"with_stack": stacks or modules, "with_modules": modules, "profile_memory": memory}
     profiler = windows.device_profiler(record_shapes=together, **(details if together else {}))
     detail = windows.device_profiler(**details) if any(details.values()) and not together else None
-    pairs = PairRecorder(torch, folder, name, ranks)
+    pairs = PairRecorder(torch, folder, name, ranks, has_python=details["with_stack"])
     first, end = wait + warmup, wait + warmup + active
     steps_at = wait, first, first if together else end, end if together else end + active
     return Recorder(torch, profiler, pairs, *steps_at, detail=detail)

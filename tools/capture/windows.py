@@ -134,10 +134,12 @@ class PairRecorder:
     and for a name that two traces would have in common.
     """
 
-    def __init__(self, torch: Any, folder: str | Path, name: str, ranks: Collection[int] | None) -> None:
+    def __init__(
+        self, torch: Any, folder: str | Path, name: str, ranks: Collection[int] | None, has_python: bool = False
+    ) -> None:
         if isinstance(ranks, int):
             raise TypeError(f"ranks: {ranks} is one, give several or [{ranks}]")
-        self._torch, self._folder, self._name = torch, Path(folder), name
+        self._torch, self._folder, self._name, self._has_python = torch, Path(folder), name, has_python
         self._ranks = None if ranks is None else frozenset(ranks)
         self._window = 0
         self._is_alone = False
@@ -223,7 +225,8 @@ class PairRecorder:
         if rank == min(self._ranks or (0,)):  # which speaks for the job
             if not self._is_alone:
                 print("execgraph: both traces are of the same steps, and their ops take longer for it", file=sys.stderr)
-            print(f"execgraph: next: trace-build {shlex.quote(str(targets[0].parent))} -o graphs", file=sys.stderr)
+            folder, modules = shlex.quote(str(targets[0].parent)), " --modules" * self._has_python
+            print(f"execgraph: next: trace-build {folder} -o graphs{modules}", file=sys.stderr)
 
     def drop(self) -> None:
         """Drops a window that nobody kept."""

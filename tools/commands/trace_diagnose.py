@@ -13,7 +13,8 @@ from ..terminal import print_text
 @command(
     "trace-diagnose",
     "Says what each process recorded, whether host and device traces belong together, what some ranks lack, what a "
-    "graph\nwould lack and why, and what to do about it. With -v it also lists the longest kernels of every process.",
+    "graph\nwould lack and why, and what to do about it. With --strict it ends with 1 if something is wrong, for scripts; with\n"
+    "-v it also lists the longest kernels of every process.",
     "traces --strict",
     Inputs("TRACES", "traces, or folders with them", ("--input", "--input-dir")),
 )

@@ -77,7 +77,7 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
 def _not_of_one_process(process: Inspection) -> Iterator[tuple[str, str, str]]:
     """Yields whose traces the two files are, if not those of one process, as severity, what and advice."""
     device, host = _file(process.device), _file(process.host)
-    named, named_host = _rank_named(device), _rank_named(host)
+    named, named_host = rank_named(device), rank_named(host)
     ranks = {named, named_host, process.rank if process.records_rank else None} - {None}
     beyond = process.rank is not None and process.world_size is not None and process.rank >= process.world_size
     # ops have the same names on all ranks of a job, so only process and rank show swapped files
@@ -154,7 +154,7 @@ def _file(path: str) -> str:
     return Path(path).name
 
 
-def _rank_named(path: str) -> int | None:
+def rank_named(path: str) -> int | None:
     """Returns the rank that a file's name spells out; a bare number may be anything."""
     matches = (pattern.search(_file(path)) for pattern in RANK_SPELT)
     return next((int(rank.group(1)) for rank in matches if rank), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...schema.columns import bytes_text, shortened
 from ..sync_records_advice import sync_records_advice
 from ..terminal import in_one_line, rank_rows
-from .diagnosis import WRONG, Diagnosis, in_words, mark_among, most_kernels, process_names
+from .diagnosis import WRONG, Diagnosis, in_words, mark_among, most_kernels, process_names, rank_named
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime
 
 FILES = ("rank", "world", "process", "size", "matched", "matched by", "files")
@@ -59,7 +59,9 @@ def _tables(processes: Sequence[Inspection], largest: Inspection) -> list[str]:
 
 
 def _rank(process: Inspection) -> str:
-    return "-" if process.rank is None else f"{process.rank}" + ("" if process.records_rank else "?")
+    # both names may be trusted where one process wrote both files
+    is_pair = process.host_process in process.processes and {*map(rank_named, process.files)} == {process.rank}
+    return "-" if process.rank is None else f"{process.rank}" + ("" if process.records_rank or is_pair else "?")
 
 
 def _files(process: Inspection, folder: str) -> tuple[str, ...]:

@@ -88,7 +88,9 @@ def reading(count: int = 10) -> TraceBuilder:
 
 def test_calls_that_wait_for_the_device_are_named_with_their_op_and_place() -> None:
     found = titled(find(played(reading(), modules=True)), "stops to wait")
-    assert " in 10 calls of cudaMemcpyAsync in .item() (train.py(3): step), 20.0 µs in 10 calls of cuda" in found.evidence
+    assert (
+        " in 10 calls of cudaMemcpyAsync in .item() (train.py(3): step), 20.0 µs in 10 calls of cuda" in found.evidence
+    )
     assert "modules=True" not in found.advice
     assert "modules=True" in titled(find(played(reading())), "stops to wait").advice
     # the device's 10 · 52 µs go on beside the host's, and the calls take 8 µs themselves
