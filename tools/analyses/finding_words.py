@@ -74,6 +74,8 @@ class Found(Enum):
         "Begin to record on all ranks behind a barrier, and record several steps: then only what is really late is left",
         "{pct:.0f} % of the recorded run\n"
         "its recording may have begun later, the rank was late, or times are wrong. The traces do not show which, so no gain is given")
+    UNEVEN_STEPS = FindingWords("Steps take {least:µs} to {most:µs}, and figures are of all together; --steps takes some alone",
+        "First steps compile and allocate: record later ones")
     UNEXPLAINED = FindingWords("For {pct:.0f} % of the run the traces do not show what it waited for",
         "Record the host trace, synchronisation records and all threads (execgraph.capture does), for several steps")
     LOST_RECORDS = FindingWords("{count:record|records} of the traces could not be used",

@@ -21,6 +21,8 @@ FULL_SPEED = 0.5
 """A transfer below this share of the best bandwidth of its kind is too small for the network to reach its speed."""
 SIZES_NAMED = 3
 """Of transfers of more sizes than this one median is told."""
+UNEVEN = 3
+"""Steps are uneven if one takes more than so many times as long as another."""
 OF_PARAMETERS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
 """The collectives of gradients and parameters, whose sizes data parallelism chooses."""
 OWN_WORK = (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.MEMORY)
@@ -174,6 +176,19 @@ def late_start(job: Job) -> Iterator[Finding]:
         yield Finding(Found.LATE_START, None, "critical_path_by_rank", values)
 
 
+def uneven_steps(job: Job) -> Iterator[Finding]:
+    """Finds whether a rank's longest step takes several times as long as its shortest: a mean then is of neither."""
+    steps = defaultdict[int, list[float]](list)
+    table = "step_breakdown" if job.is_on_device else "host_phases"
+    for row in job.rows(table):
+        steps[row["rank"]].append(row["time"])
+    least, most = max(
+        ((min(us), max(us)) for us in steps.values()), key=lambda ends: ends[1] / max(ends[0], 1.0), default=(0.0, 0.0)
+    )
+    if most > UNEVEN * least:
+        yield Finding(Found.UNEVEN_STEPS, None, table, {"least": least, "most": most})
+
+
 def latest_begin(job: Job) -> tuple[int, float]:
     """Returns the rank that begins last, and how long (µs) after the first one; 0 of a single rank."""
     begins = [(row["begins"], -position, row["rank"]) for position, row in enumerate(job.rows("critical_path_by_rank"))]
@@ -251,6 +266,6 @@ def memory_peaks(job: Job) -> Iterator[Finding]:
 
 
 RULES = (
-    exposed_communication, straggler, late_start, unexplained_time, lost_records, missing_records, absent_ranks,
+    exposed_communication, straggler, late_start, uneven_steps, unexplained_time, lost_records, missing_records, absent_ranks,
     shared_device, memory_peaks,
 )  # fmt: skip

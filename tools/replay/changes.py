@@ -311,8 +311,11 @@ def _target(selector: str) -> Target:
     if selector.startswith(RANK):
         raise ValueError(f"{selector!r}: write rank:N/SELECTOR once, such as rank:1/under:load")
     by = next((start for start in (MODULE, UNDER) if selector.startswith(start)), "")
+    regex = selector.removeprefix(by)
+    if "…" in regex:  # a name as tables cut it
+        regex = ".*".join(map(re.escape, regex.split("…")))
     try:
-        pattern = re.compile(selector.removeprefix(by))
+        pattern = re.compile(regex)
     except re.error as error:
         raise ValueError(f"{selector!r} is not a regular expression: {error}") from error
     if by and not pattern.pattern:

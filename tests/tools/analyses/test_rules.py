@@ -366,6 +366,15 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:
     assert gain_us(found) == pytest.approx(40) and "bf16" in found.advice
 
 
+def test_steps_that_take_several_times_as_long_as_others_are_named() -> None:
+    for second, said in ((200, False), (400, True)):
+        t = TraceBuilder()
+        for number, work in enumerate((100, second)):
+            with t.op(f"ProfilerStep#{number}"):
+                t.leaf("aten::mm", work)
+        assert ("Steps take 100.0 µs to 400.0 µs" in str(titles(played(t)))) == said
+
+
 @pytest.mark.parametrize(
     ("op", "schema"),
     [("aten::as_strided", "aten::as_strided(Tensor(a) self, SymInt[] size) -> Tensor(a)"), ("aten::empty", "")],

@@ -94,6 +94,8 @@ def test_a_name_of_an_op_that_launches_leads_to_what_it_launches(data: Path) -> 
     graph = link(data / "training", rank=0).to_graph()
     assert "That changes the host alone: under:addmm takes what it launches" in answered([graph], "addmm=0.5")
     assert "host alone" not in answered([graph], "gemm=0.5") + answered([graph], "under:addmm=0.5")
+    # a name as tables cut it
+    assert "That changes the host alone" in answered([graph], "aten::a…mm=0.5")
 
 
 def test_a_name_of_an_op_that_hardly_works_itself_leads_to_what_it_calls(t: TraceBuilder) -> None:
