@@ -1,4 +1,4 @@
-"""The jobs of tests/data/record_gpu.py, which one GPU runs, with larger batches and repairs: what `--device` measures.
+"""The jobs of programs/gpu_jobs.py, which one GPU runs, with larger batches and repairs: what `--device` measures.
 
 On a CPU the same jobs are smaller, and what needs CUDA is left out. Needs PyTorch.
 """
@@ -6,7 +6,6 @@ On a CPU the same jobs are smaller, and what needs CUDA is left out. Needs PyTor
 import importlib
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -18,7 +17,6 @@ import torch
 from .changed_jobs_programs import Bare, Change, Job, Steps
 from .changed_jobs_timing import FINDING, synchronise
 
-RECORDED = Path(__file__).parents[2] / "tests" / "data"
 PROFILED_STEPS = 3
 Step = Callable[[], object]
 Make = Callable[..., Any]
@@ -34,9 +32,8 @@ SMALL_KERNELS, WAITS, DATA, PAGEABLE, TENSOR_CORES = (
 def jobs(device: str) -> tuple[dict[str, Job], list[str]]:
     """Returns the jobs on a device, cuda or cpu, by name, and what cannot be made there."""
     os.environ["EXECGRAPH_DEVICE"] = device
-    sys.path.append(str(RECORDED))
     made, left_out = dict[str, Job](), list[str]()
-    for name, job in _jobs(importlib.import_module("record_gpu"), device):
+    for name, job in _jobs(importlib.import_module("benchmarks.programs.gpu_jobs"), device):
         kept = tuple(change for change in job.changes if device == "cuda" or not change.needs_cuda)
         left_out += [f"{name}: {change.text}" for change in job.changes if change not in kept]
         if kept:

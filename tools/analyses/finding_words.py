@@ -33,10 +33,10 @@ class Found(Enum):
         "its shapes must not change",
         "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians)",
         "Launching many kernels at once")
-    BETWEEN_GRAPHS = FindingWords("Beside its graphs the host launches small kernels more slowly than the device runs them",
-        "Take them into a graph, fuse them, prepare the next step while a graph runs, or use larger batches",
+    BETWEEN_GRAPHS = FindingWords("Outside its graphs the host launches small kernels more slowly than the device runs them",
+        "Capture them in a graph, fuse them, prepare the next step while a graph runs, or use larger batches",
         "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians); graphs launch "
-        "{pct:.0f} % of all activities", "Fewer launches beside the graphs")
+        "{pct:.0f} % of all activities", "Fewer launches outside the graphs")
     HOST_WAITS = FindingWords("The host stops to wait for the device", "{advice}{command:+. # names the Python functions}",
         "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}\ntrace-replay --scale '^({calls})$=0' leaves these calls out",
         "Fewer synchronising calls")

@@ -118,7 +118,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     else:
         said = f"{_head(job, limit, gain, 100 * on_path[limit] / job.length_us)}. "
         if best is None:
-            said += f"{WORDS[limit][1]} twice as fast would save {gain.share} ({gain.time})."
+            said += f"{WORDS[limit][1]} twice as fast would save {gain.share}, {gain.time}."
         else:
             said += f"{best.title}: {best.facts[0]}. {_saves(best)}"
         # slow calls may not recur, so they come second
@@ -148,7 +148,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
 
 def _saves(finding: Finding) -> str:
     """Returns a sentence on what the remedy of a finding would save."""
-    return f"{finding.remedy} would save {finding.gain.share} ({finding.gain.time})." if finding.gain else ""
+    return f"{finding.remedy} would save {finding.gain.share}, {finding.gain.time}." if finding.gain else ""
 
 
 def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:

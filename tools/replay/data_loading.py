@@ -92,7 +92,7 @@ def of_loader_threads(work: Workload, in_loader: Bool) -> Bool:
     pins = np.concatenate([graph.name.where(lambda name: PINS.match(name) is not None) for graph in work.graphs])
     pins[work.source[(work.kind & DependencyKind.HANDOFF != 0) & in_loader[work.target]]] = True
     others = np.append(work.lane[in_loader], work.lane[work.source[work.kind & DependencyKind.LAUNCH != 0]])
-    return np.isin(work.lane, np.setdiff1d(work.lane[pins], others)) & (work.node_class == NodeClass.HOST)
+    return np.asarray(np.isin(work.lane, np.setdiff1d(work.lane[pins], others)) & (work.node_class == NodeClass.HOST))
 
 
 def _with_loader_threads(job: Workload, changed: Workload) -> Workload:

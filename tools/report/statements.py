@@ -134,7 +134,7 @@ def _signed(time: float) -> str:
 
 def overlap(gain: Gain) -> str:
     """Returns that the gains of findings cannot be added, and what all of them bring together."""
-    return f"These gains overlap: all of it together would save {gain.share} ({gain.time})."
+    return f"These gains overlap: all of it together would save {gain.share}, {gain.time}."
 
 
 # Two runs
