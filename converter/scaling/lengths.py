@@ -167,7 +167,7 @@ def sizes(calls: Calls, target: str, uses: list[GroupUse], new_members: list[int
 class Grown(msgspec.Struct, frozen=True):
     """By which line the collectives of a type changed with their group; without `fitted_to` nothing determines it.
 
-    They last so many `times` as long, in the mean; `most_times` if they only have a latency, which takes most.
+    They last so many `times` as long, in the mean, and so many as `times_of_latency` says if latency is all they have.
     """
 
     group: str
@@ -175,7 +175,7 @@ class Grown(msgspec.Struct, frozen=True):
     collectives: int
     members: int
     scaled_members: int
-    most_times: float
+    times_of_latency: float
     times: float = 1.0
     step_ns: float = 0.0
     gib_s: float | None = None
@@ -214,8 +214,8 @@ def longer(
         if kind not in RING or members in (0, len(use.members)):
             continue
         (steps, _), (new_steps, _) = (RING[kind](count, 1) for count in (len(use.members), members))
-        most = round(new_steps / steps, 2) if steps else 0.0
-        figures = use.group.text, CollectiveType(kind).name.lower(), len(rows), len(use.members), members, most
+        by_latency = round(new_steps / steps, 2) if steps else 0.0
+        figures = use.group.text, CollectiveType(kind).name.lower(), len(rows), len(use.members), members, by_latency
         fit = fits.of(kind, group)
         if fit is None:
             grown.append(Grown(*figures))
@@ -228,6 +228,6 @@ def longer(
         scaled = after if fits.is_given else np.where(before == 0, after, ns * after / np.where(before == 0, 1, before))
         added[measured.matched[rows]] = whole_ns(scaled - ns, f"{figures[1]} among {members} members")
         gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
-        times = round(float(scaled.sum() / ns.sum()), 2)
+        times = round(float(scaled.sum() / max(int(ns.sum()), 1)), 2)
         grown.append(Grown(*figures, times, round(fit.line.step_ns, 1), gib_s, *fit[1:]))
     return added, grown

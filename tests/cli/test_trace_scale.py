@@ -114,7 +114,7 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(built: Built, tmp_pa
         "collectives": 4,
         "members": 2,
         "scaled_members": 8,
-        "most_times": 7.0,
+        "times_of_latency": 7.0,
         "times": pytest.approx(2, abs=0.2),
         "step_ns": pytest.approx(6000, rel=1e-3),
         "gib_s": pytest.approx(74.5, rel=1e-3),

@@ -114,11 +114,11 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
         if not plan.assumed.same_work:
             yield "the traced ranks run different kernels, so the missing ranks may run yet others"
     if unsure := [grown for grown in plan.grown if not grown.identifiable]:
-        widest = max(unsure, key=lambda grown: grown.most_times / grown.times)
+        widest = max(unsure, key=lambda grown: abs(grown.times_of_latency - grown.times))
         yield (
             "latency and bandwidth cannot be distinguished, because too few sizes of collectives were measured: "
             f"{widest.collective} of {widest.scaled_members} members last {widest.times:g} times as long as measured if "
-            f"bandwidth limits them, as is assumed, and {widest.most_times:g} times if latency does; give "
+            f"bandwidth limits them, as is assumed, and {widest.times_of_latency:g} times if latency does; give "
             f"{Remedy.LATENCY} or {Remedy.BANDWIDTH}"
         )
     if (worst := max((grown.fit_error_pct for grown in plan.grown), default=0.0)) > POOR_FIT_PCT:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...converter.rewiring import control_edges, edited_graph, recorded_edges
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import ABSENT, Int64, isin
+from ...schema.columns import ABSENT, Int64
 from ...schema.errors import RequestError
 from ...schema.graph import CHANGED_BY, MEASURED_BESIDE, STEP_START, DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
@@ -40,10 +40,12 @@ def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
     specs = ", ".join(change.spec for change in replay.changes)
     tools = ["without a profiler"] if work.unprofiled else ["as recorded"] * (not specs)
     graphs = []
+    between = np.unique(work.source * len(work) + work.target)
     for first, graph in zip(work.first_row.tolist(), work.graphs, strict=True):
         # what is left out waits for nothing
-        data, rows = recorded_edges(graph), len(work)
-        kept = isin((data.source + first) * rows + data.target + first, work.source * rows + work.target)
+        data = recorded_edges(graph)
+        edge = (data.source + first) * len(work) + data.target + first
+        kept = between.searchsorted(edge, "right") > between.searchsorted(edge)
         kept |= (data.source < 0) | graph.is_start_offset[data.source]
         graph = graph if kept.all() else edited_graph(graph, data.where(kept), control_edges(graph))
         of_rank = {name: column[first : first + len(graph)] for name, column in columns.items()}

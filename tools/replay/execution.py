@@ -15,15 +15,15 @@ import numpy as np
 from ...converter.ranks import EVER, Calls, awaits_all
 from ...schema import columns
 from ...schema.columns import Categorical, Int64, Keys, Ns, Rows, Summary, nullable, signed_pct, time_text, to_pandas
-from ...schema.errors import DataError
+from ...schema.errors import DataError, RequestError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from ..terminal import list_names
 from .changes import Changes, Named, Scale, given_changes, scale_workload
-from .data_loading import with_waits
+from .data_loading import waits_of, with_waits
 from .job_graphs import Graphs, given_graphs
 from .player import Slots, earliest_ends, play
-from .workload import WHY, NodeClass, Workload, gather_job, shortest_members, with_causes
+from .workload import WHY, NodeClass, Workload, gather_job, node_classes, shortest_members, with_causes
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
@@ -251,10 +251,12 @@ def noise_around(noise_pct: float, before: float, after: float) -> float:
 def changed_job(job: Workload, scale: Sequence[Scale]) -> Workload:
     """Returns a gathered job with changes, in which loops wait for their data as long as they then have to.
 
-    A call that is named and takes no time is left out: it does not wait for the device either.
+    A call that is named and takes no time is left out: it does not wait for the device either. Raises RequestError for
+    a data loader that becomes slower by a factor, where the loop did not wait for it.
     """
     has_time, left_out = np.zeros((2, len(job)), np.bool_)
     for change in scale:
+        _refuse_unknown_pace(job, change)
         leaves_out = isinstance(change.target, Named | re.Pattern) and 0 in (change.factor, change.each_ns)
         for graph, first in zip(job.graphs, job.first_row.tolist(), strict=True):
             if leaves_out or change.each_ns is not None:
@@ -264,6 +266,17 @@ def changed_job(job: Workload, scale: Sequence[Scale]) -> Workload:
                 left_out[of_rank] |= chosen & leaves_out
     waits = (job.kind & DependencyKind.HOST_SYNC != 0) & (left_out & ~job.is_activity)[job.target]
     return with_waits(job, scale_workload(job, scale).without_dependencies(waits), ends_ns, has_time)
+
+
+def _refuse_unknown_pace(job: Workload, change: Scale) -> None:
+    """Raises RequestError for a longer time of loading, of which only a loop that waits shows how long it is."""
+    if not isinstance(change.target, re.Pattern) or change.each_ns is not None or change.factor <= 1:
+        return
+    row, _, _, is_waiting = waits_of(job)
+    chosen = np.concatenate([change.matches(graph, node_classes(graph)) for graph in job.graphs])[row]
+    if chosen.any() and not is_waiting[chosen].any():
+        problem = "the loop did not wait for its data loader, so the trace does not show how long a batch takes to load"
+        raise RequestError(f"scale {change.spec}: {problem}; record a run in which it waits")
 
 
 def ends_ns(work: Workload) -> Ns:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from execgraph import build, link, report, what_if
-from execgraph.schema.errors import DataError
+from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from execgraph.schema.linked import USER_SCOPE
 from execgraph.tools.analyses.finding_words import Found
@@ -542,6 +542,13 @@ def test_the_gain_of_a_finding_is_what_its_question_answers(data: Path, name: st
     found = next(each for each in report(folder).findings if each.what in (Found.DATA_LOADER, Found.HOST_WAITS))
     answer = build(folder).what_if({asked or re.findall("--scale '(.*)=0'", found.evidence)[0]: 0})
     assert found.gain is not None and found.gain.pct == pytest.approx(100 - 100 / answer.speedup, abs=1.0)
+
+
+def test_a_slower_loader_is_refused_where_the_loop_never_waited_for_it(data: Path) -> None:
+    job = build(data / "gpu" / "loader_fast")
+    with pytest.raises(RequestError, match="the loop did not wait for its data loader"):
+        job.what_if({r"enumerate\(DataLoader\)": 2})
+    assert job.what_if({r"enumerate\(DataLoader\)": 0.5, "class:host": 2}).speedup < 1
 
 
 def test_how_far_a_replay_is_off_the_measured_steps_is_in_its_answers() -> None:
