@@ -27,7 +27,7 @@ COUNTED: dict[str, Meanings] = {
     "dropped": {
         (R.HOST_OPS_WITHOUT_TIMES,): "they are in the linked file, and in no graph",
         (R.HOST_OPS_OUTSIDE, R.OPS_OUTSIDE, R.CALLS_OUTSIDE, R.ACTIVITIES_OUTSIDE, R.SYNC_RECORDS_OUTSIDE): "outside the part "
-        "that you asked for, or the time that both files cover",
+        "that you asked for, the time that both files cover, or the recorded steps (as steps that warm up)",
         (R.CROSSING_DEVICE_WAITS, R.CROSSING_HOST_WAITS, R.CROSSING_HANDOFFS): "one end is outside the part; what was blocked "
         "starts as measured",
         (R.CROSSING_COMMUNICATION,): "host time here; it belongs to the part in which it was asked for",
