@@ -72,7 +72,9 @@ def test_collectives_in_reversed_order_are_a_disagreement_of_ranks() -> None:
 
 
 def test_the_table_of_contradictions_is_current() -> None:
-    assert shown(of_damage=False) == page_rows(), "write it anew: PYTHONPATH=tests python -m support.contradictions"
+    assert {head: shown(head) for head in page_rows()} == page_rows(), (
+        "write it anew: PYTHONPATH=tests python -m support.contradictions"
+    )
 
 
 # graphs

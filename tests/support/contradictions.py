@@ -1,6 +1,6 @@
 """Well-formed traces and graphs that contradict themselves, made of the sample job, and what commands say of them.
 
-PYTHONPATH=tests python -m support.contradictions writes it into docs/damage.md, with what support.damages has.
+PYTHONPATH=tests python -m support.contradictions writes them into docs/damage.md, with what support.damages has.
 """
 
 import contextlib
@@ -273,6 +273,11 @@ def without_waits(change: Change) -> Change:
 
 BANDWIDTH, EXTERNAL_ID = "memory bandwidth (GB/s)", "External id"
 TRACES = (
+    Lie("every second activity is lost", lost(lambda number, _: number % 2 > 0)),
+    Lie("the first ten activities are lost", lost(lambda number, _: number < 10)),
+    Lie("the activities of a stream are lost", lost(lambda _, row: row["args"]["stream"] == 24)),
+    Lie("all activities are lost", lost(lambda *_: True)),
+    Lie("calls and activities end in the middle", lost(lambda number, _: number > 70, (*ACTIVITIES, "cuda_runtime"))),
     Lie("the device's clock is an hour ahead", clock_apart(HOUR_US)),
     Lie("the device's clock is an hour behind", clock_apart(-HOUR_US)),
     Lie("the device's clock is an hour ahead, and nothing waits for the device", without_waits(clock_apart(HOUR_US)),
@@ -306,19 +311,14 @@ TRACES = (
     Lie("each kernel has the correlation of the next one", rotated_correlations(1)),
     Lie("each kernel has the correlation of the one before", rotated_correlations(-1)),
     Lie("each kernel has the correlation of the next one, without External ids", without(rotated_correlations(1), EXTERNAL_ID)),
-    Lie("every second activity is lost", lost(lambda number, _: number % 2 > 0)),
-    Lie("the first ten activities are lost", lost(lambda number, _: number < 10)),
-    Lie("the activities of a stream are lost", lost(lambda _, row: row["args"]["stream"] == 24)),
-    Lie("all activities are lost", lost(lambda *_: True)),
-    Lie("calls and activities end in the middle", lost(lambda number, _: number > 70, (*ACTIVITIES, "cuda_runtime"))),
     Lie("a copy and a kernel have each other's correlations", copies_of_kernel_launches),
     Lie("the kernels of one rank's collectives ran in reversed order", collectives_reversed_on_device),
     Lie("the collectives of one rank are numbered in reversed order", collectives_reversed),
     Lie("rank 5 of 2", rank_beyond_world),
     Lie("the process groups do not hold the own rank", groups_without_own_rank),
-    Lie("the host trace of rank 0 beside the device trace of rank 1, under one pid", other_host),
-    Lie("the same without collectives", other_host_without_collectives),
-    Lie("the same without collectives and numbers of devices", other_host_without_devices,
+    Lie("the traces of two ranks under one pid", other_host),
+    Lie("traces of two ranks under one pid, without collectives", other_host_without_collectives),
+    Lie("traces of two ranks under one pid, without collectives and numbers of devices", other_host_without_devices,
         "the ranks of a job run the same ops, with the same names, ids and shapes"),
 )  # fmt: skip
 
@@ -476,31 +476,31 @@ def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def page_rows() -> list[str]:
-    """The rows of the table of docs/damage.md that are about contradictions."""
-    traces = (("traces", lie.what, f"not noticed: {lie.why}" if lie.why else _answer(lie)) for lie in TRACES)
-    graphs = (("graph", lie.what, _graph_answer(lie)) for lie in GRAPHS)
-    return grouped([*traces, *graphs])
+TRACES_HEAD = "| message | what is wrong with the traces |"
+GRAPHS_HEAD = "| message | what commands do |"
+
+
+def page_rows() -> dict[str, list[str]]:
+    """The rows of the tables of docs/damage.md that are about contradictions, by the tables' heads."""
+    traces = grouped(("", lie.what, f"none: {lie.why}" if lie.why else _answer(lie)) for lie in TRACES)
+    return {TRACES_HEAD: traces, GRAPHS_HEAD: [_graph_row(lie) for lie in GRAPHS]}
 
 
 def _answer(lie: Lie) -> str:
+    """The first line that the traces bring."""
     said = said_of(lie)
-    built = said_by_build(lie) if "reversed" in lie.what else []
-    disagreements = [line.split(": ", 1)[1] for line in built if "ranks disagree" in line]
-    return ", ".join(
-        dict.fromkeys(f"`{short(line)}`" for line in [*(said.link or said.diagnose), *disagreements])
-    ).replace("|", "\\|")
+    return f"`{short((said.link or said.diagnose)[0])}`".replace("|", "\\|")
 
 
-def _graph_answer(lie: GraphLie) -> str:
+def _graph_row(lie: GraphLie) -> str:
     """What is wrong, and what the commands do then."""
     (line,) = notes_on(lie)["trace-replay"]
-    return f"`{short(line)}`: {line.split('; ')[1].removesuffix(', write the graph again')}"
+    return f"| `{short(line)}` | {line.split('; ')[1].removesuffix(', write the graph again')} |"
 
 
 def page() -> str:
-    """The page of damage and contradictions, with its table as it should be."""
-    return with_rows(PAGE, {HEAD: [*damages.page_rows(), *page_rows()]})
+    """The page of damage and contradictions, with its tables as they should be."""
+    return with_rows(PAGE, {HEAD: damages.page_rows()} | page_rows())
 
 
 if __name__ == "__main__":

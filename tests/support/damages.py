@@ -1,6 +1,6 @@
 """Kinds of damage, each made on a real pair of traces, and what trace-link says of it.
 
-The first rows of the table of docs/damage.md; support.contradictions has the others, and writes all.
+The first table of docs/damage.md; support.contradictions has the others, and writes all.
 """
 
 import contextlib
@@ -266,9 +266,9 @@ def inside(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-# the table of docs/damage.md
+# the tables of docs/damage.md
 
-HEAD = "| what is wrong | what commands do and say |"
+HEAD = "| message | what is wrong with the file |"
 FOLLOWS = (
     Reason.DEVICE_ONLY_OPS, Reason.MISNAMED_OPS, Reason.ODD_OPS, Reason.HOST_OPS_WITHOUT_TIMES, Reason.HOST_OPS_OUTSIDE,
     Reason.OPS_OUTSIDE, Reason.SHORTENED_OPS,
@@ -290,34 +290,36 @@ def short(line: str) -> str:
 
 
 def said_of(damage: Damage) -> str:
-    """What is new in what trace-link does and says, in short."""
+    """The first of what is new in what trace-link says, in short, and whether it refuses the file."""
     said, usual = link_damaged(damage), link_undamaged()
     consequences = tuple(f" {reason.value}" for reason in FOLLOWS)
     news = [line for line in said.lines if line not in usual.lines and not line.endswith(consequences)]
-    texts = dict.fromkeys(f"`{short(line)}`" for line in news if not line.startswith("host ops "))
-    used = "all ops used" if said.matched == usual.matched else "refused" if said.exit else "some ops used"
-    return ": ".join(filter(None, (used, ", ".join(texts)))).replace("|", "\\|")
+    texts = [f"`{short(line)}`" for line in news if not line.startswith("host ops ")] or ["none"]
+    return texts[0].replace("|", "\\|") + " (refused)" * bool(said.exit)
 
 
 def grouped(said: Iterable[tuple[str, str, str]]) -> list[str]:
-    """A row for each answer, with all of which it is said: the kind of file, what is wrong with it, and the answer."""
+    """A row for each message that has several causes, with these: the kind of file, if it matters, and what is wrong.
+
+    A message that has one cause names it. Of a cause a variant, which adds something behind a comma, is left out.
+    """
     answers = defaultdict[str, defaultdict[str, list[str]]](lambda: defaultdict(list))
     for kind, what, answer in said:
-        answers[answer][kind].append(what)
-    whats = (
-        ("; ".join(f"{kind}: {'; '.join(of)}" for kind, of in kinds.items()), answer)
+        if what.split(", ")[0] not in answers[answer][kind]:
+            answers[answer][kind].append(what)
+    return [
+        f"| {answer} | {'; '.join(kind + '; '.join(of) for kind, of in kinds.items())} |"
         for answer, kinds in answers.items()
-    )
-    return [f"| {what} | {answer} |" for what, answer in whats]
+        if answer.startswith("none") or len(set().union(*kinds.values())) > 1
+    ]
 
 
 def page_rows() -> list[str]:
-    """The rows of the table that are about damage."""
-    return grouped((f"{Path(damage.file).stem} trace", damage.what, said_of(damage)) for damage in DAMAGES)
+    """The rows of the table that is about damage."""
+    return grouped((f"{Path(damage.file).stem} trace: ", damage.what, said_of(damage)) for damage in DAMAGES)
 
 
-def shown(of_damage: bool) -> list[str]:
-    """The rows that the page has: those of damage, or the others."""
-    below = PAGE.read_text(encoding="utf-8").split(f"{HEAD}\n|---|---|\n")[1]
-    table = below.split("\n\n")[0].splitlines()
-    return [row for row in table if row.startswith(("| device trace: ", "| host trace: ")) is of_damage]
+def shown(head: str) -> list[str]:
+    """The rows that the page has below this head."""
+    below = PAGE.read_text(encoding="utf-8").split(f"{head}\n|---|---|\n")[1]
+    return below.split("\n\n")[0].splitlines()
