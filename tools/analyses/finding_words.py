@@ -62,6 +62,8 @@ class Found(Enum):
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
         "{time}{rank:+ on rank #}, {pct:.0f} % of the run", "Leaving that out")
+    CROWDED_CORES = FindingWords("Other processes{whose:+, # among them,} take cores from the loop", "{advice}",
+        "of {cores} cores the loop kept {own:.1f} busy, and other processes {others:.1f}", "Cores of its own")
     PAUSES = FindingWords("{title}", "{advice}", remedy="The usual time for these calls")
     NO_TENSOR_CORES = FindingWords("Matrix products in fp32 do not use the tensor cores",
         "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast){attention:+; only bf16 speeds up attention}",
@@ -115,6 +117,9 @@ class Said(Enum):
     COPIES_OF_GLOO = ("gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has "
         "a GPU, or start transfers earlier")
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"
+    OF_LOADER = "the data loader's"
+    FREE_CORES = "Make each sample cheaper, load it once and keep it, or give the job more cores: every op then runs faster"
+    OTHER_JOBS = "Record again when nothing else runs, or give other processes cores of their own (taskset)"
     MOST_OF = 'for most of "{name}"'
     OF_STEPS = "in long stretches of steps"
     CALL_LESS = ("It computes nothing, so that its time is the cost of calling it, {count:,} times here: torch.compile leaves most such "

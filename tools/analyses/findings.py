@@ -56,6 +56,10 @@ WORDS = {
     NodeClass.MEMORY: ("Copies limit the run", "Copies", "copies"),
 }
 """How a verdict names what limits a run, what would be faster, and what is left."""
+ODD_RUNS = {
+    Cause.SLOWER_BEFORE: "It was slower than the recorded run, so the machine was busier or the job not warm: record again.",
+    Cause.HELD_UP: "Something held the recorded steps up, so gains are uncertain: record again.",
+}
 GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
 
 
@@ -225,7 +229,8 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
         if recording.is_known and recording.cause is not Cause.NOT_SLOWED:
             shown = f"Tables, charts and timeline show the recorded run ({recorded} a step)."
-            return f"All this is about the unprofiled run ({without} a step). {shown}"
+            odd = f" {ODD_RUNS[recording.cause]}" if recording.cause in ODD_RUNS else ""
+            return f"All this is about the unprofiled run ({without} a step).{odd} {shown}"
         return {
             Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
             Cause.NOT_THE_HOST: f"An unprofiled step takes {without} and a recorded one {recorded}, which a slower host alone does not "

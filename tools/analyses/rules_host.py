@@ -19,7 +19,7 @@ from ...schema.linked import NEVER, STEP_MARK, USER_SCOPE
 from .. import replay as replays
 from ..replay import Cause, NodeClass, waits_of
 from .finding_words import Found, Said, Sentence
-from .job import ATEN, Finding, Job, is_of_kind
+from .job import ATEN, Finding, Gain, Job, is_of_kind
 
 FEWEST_LAUNCHES = 20
 """Fewer launches than this are no loop over small kernels."""
@@ -180,6 +180,20 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
     values = {"op": heaviest, "pct": 100 * times[heaviest] / sum(times.values()), "time": gain.in_its_unit(time_us)}
     values |= {"recorded": as_recorded, "advice": advice}
     yield Finding(Found.HEAVIEST_OP, gain, "host_time_per_op", values)
+
+
+def crowded_cores(job: Job) -> Iterator[Finding]:
+    """Finds whether other processes keep cores busy that a loop on a CPU could use. Their share bounds the gain."""
+    run = job.work.unprofiled
+    if job.is_on_device or run is None or not run.is_crowded:
+        return
+    own, others = (us / run.step_without_profiler_us for us in (run.own_cpu_us, run.others_cpu_us))
+    share = others / (own + others)
+    # how much of the share the loop would use is not known, so the middle stands for it
+    gain = Gain(share * job.length_us / 2, 50 * share, least_us=0.0, most_us=share * job.length_us, steps=run.steps)
+    shares = len(waits_of(job.recorded.work)[0]) > 0
+    said = {"whose": Said.OF_LOADER, "advice": Said.FREE_CORES} if shares else {"whose": "", "advice": Said.OTHER_JOBS}
+    yield Finding(Found.CROWDED_CORES, gain, "host_phases", {**said, "own": own, "others": others, "cores": run.cores})
 
 
 def pauses(job: Job) -> Iterator[Finding]:
@@ -369,4 +383,6 @@ def _waits_for_pageable(job: Job) -> Bool:
     return is_of_kind(job.work, DependencyKind.HOST_SYNC) & are_pageable_copies(job)[job.work.source] & ~asked
 
 
-RULES = (small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_op, without_ops, pauses)
+RULES = (
+    small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_op, crowded_cores, without_ops, pauses,
+)  # fmt: skip

@@ -1,6 +1,7 @@
 """How long steps take without a profiler, and what one that records adds to an op: the device trace says both."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -8,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from itertools import pairwise
 from operator import sub
+from pathlib import Path
 from statistics import fmean, median, quantiles
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, STEPS_WITHOUT_PROFILER
@@ -25,6 +27,8 @@ CACHE = 1 << 19
 """So many bytes are copied before each pair: in a loop, too, not all that an op needs is in the nearest cache."""
 LIMIT_S = 0.05
 """Longer than this none of the timings may last, as where other threads hold Python's lock."""
+LEAST_S = 0.1
+"""For so long steps must last to tell who kept the cores busy, as Linux counts that in hundredths of a second."""
 
 
 class StepTimer:
@@ -41,6 +45,7 @@ class StepTimer:
         self._laps: list[tuple[float, float]] = []
         """When each step began on the host, and how long the loop had waited for data by then."""
         self._known: dict[str, Any] = {}
+        self._busy_s = [0.0, 0.0]
 
     def start(self) -> None:
         """Waits for the device and begins to measure."""
@@ -49,6 +54,7 @@ class StepTimer:
         if own_next := getattr(iterator, "__next__", None):
             iterator.__next__ = self._timed(own_next)
             self._loader.callback(setattr, iterator, "__next__", own_next)
+        self._busy_s = [*busy_cores()[1:]]
         self.lap()
 
     def _timed(self, get: Any) -> Any:
@@ -83,6 +89,8 @@ class StepTimer:
         self.lap()
         self.drop()
         synchronise(self._torch)
+        whole_s, (cores, *busy_s) = perf_counter() - self._laps[0][0], busy_cores()
+        own_s, all_s = map(sub, busy_s, self._busy_s)
         begun, waited = zip(*self._laps, strict=True)
         lengths, waits = ([after - before for before, after in pairwise(ends)] for ends in (begun, waited))
         work, steps = list(map(sub, lengths, waits)), len(lengths)
@@ -98,7 +106,7 @@ class StepTimer:
                 warn(f"{why} the length of an unprofiled step is not known; {advice}")
                 return
             warn(f"{why} the length of an unprofiled step is that of the others")
-        total = perf_counter() - begun[0] - sum(lengths) + sum(lengths[step] for step in kept)
+        total = whole_s - sum(lengths) + sum(lengths[step] for step in kept)
         wait = fmean(waits[step] for step in kept)
         times = {STEP_WITHOUT_PROFILER: total / len(kept), DATA_WAIT_WITHOUT_PROFILER: wait}
         self._known = {key: round(time * 1e6, 1) for key, time in times.items()}
@@ -106,6 +114,10 @@ class StepTimer:
         even = [work[step] + wait for step in kept] * (2 if len(kept) == 1 else 1)
         low, *_, middle, _, _, _, high = quantiles(even, n=10, method="inclusive")
         spread = {key: round(time * 1e6, 1) for key, time in (("median", middle), ("p10", low), ("p90", high))}
+        if cores and whole_s >= LEAST_S:
+            of_step = middle / whole_s * 1e6
+            busy = {"own": round(own_s * of_step, 1), "others": round(max(all_s - own_s, 0) * of_step, 1)}
+            spread |= {"cores": cores, **busy}
         self._known[STEPS_WITHOUT_PROFILER] = {"count": len(kept), **spread}
         step = f"{1e3 * middle:.2f} ms, the median of {len(kept)} timed after the first"
         print(f"execgraph: an unprofiled step takes {step}", file=sys.stderr)
@@ -121,6 +133,22 @@ class StepTimer:
                 profiler.add_metadata_json(key, json.dumps(value))
         except Exception as error:
             warn(f"the trace does not say how long an unprofiled step takes: {error!r}")
+
+
+def busy_cores() -> tuple[int, float, float]:
+    """Returns how many cores this process may use, for how long it and for how long all processes kept them busy (s).
+
+    Linux counts that, with what a virtual machine lost to others; elsewhere there are 0 cores.
+    """
+    try:
+        cores = os.sched_getaffinity(0)
+        rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+        of_core = {name: list(map(int, counts)) for name, *counts in rows if name.startswith("cpu")}
+        # in order: user, nice, system, idle, waiting for a disk, two kinds of interrupts, lost
+        busy = sum(sum(of_core[f"cpu{core}"][:8]) - sum(of_core[f"cpu{core}"][3:5]) for core in cores)
+        return len(cores), process_time(), busy / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, KeyError, ValueError):
+        return 0, 0.0, 0.0
 
 
 def recording_cost(torch: Any, config: Any) -> dict[str, float]:

@@ -20,7 +20,7 @@ from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from ..terminal import list_names
 from .changes import Changes, Named, Scale, given_changes, scale_workload
-from .data_loading import waits_of, with_waits
+from .data_loading import waits_for_data, waits_of, with_waits
 from .job_graphs import Graphs, given_graphs
 from .player import Slots, earliest_ends, play
 from .workload import WHY, NodeClass, Workload, gather_job, node_classes, shortest_members, with_causes
@@ -40,7 +40,8 @@ class MakespanRange(NamedTuple):
 
     `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
     "" without such waits. `models` is in how many ways the cost of recording may have come about, `noise_pct` by how
-    much steps without a profiler differ, and `off_pct` by how much an unchanged replay is off them.
+    much steps without a profiler differ, and `off_pct` by how much an unchanged replay is off them. Where a loader's
+    processes share `cores` with the loop, in one bound all that computes keeps them as busy as before.
 
     >>> import execgraph as eg
     >>> answer = eg.link("tests/data/training", rank=0).to_graph().what_if({"class:computation": 0.5})
@@ -56,6 +57,7 @@ class MakespanRange(NamedTuple):
     noise_pct: float = 0.0
     starts_fixed: str = ""
     off_pct: float = 0.0
+    cores: int = 0
 
     @property
     def is_clear(self) -> bool:
@@ -72,7 +74,9 @@ class MakespanRange(NamedTuple):
         if self.models > 1:
             reasons.append("how much recording slowed each op is not known exactly")
         if self.noise_pct:
-            reasons.append(f"unprofiled steps may differ by {self.noise_pct:.2g} %")
+            reasons.append(f"unprofiled steps differ by {self.noise_pct:.2g} %, and whole runs may by more")
+        if self.cores:
+            reasons.append(f"the loader's processes share {self.cores} cores with the loop")
         if abs(self.off_pct) > CLEAR_PCT:
             reasons.append(f"without changes the replay is {signed_pct(self.off_pct)} off the measured steps")
         reasons += [self.starts_fixed] if self.starts_fixed else []
@@ -240,7 +244,28 @@ def _of_models(job: Workload, between: MakespanRange, times: tuple[int, int], sc
     # an answer is a share of the measured steps, or its time holds as it is, but a faster run is not a longer one
     apart_ns = (min if after_ns <= before_ns else max)(after_ns * (1 + off_pct / 100), before_ns)
     between = between.widened(after_ns, apart_ns)
-    return between.widened(max(between.low_ns - noise_ns, 0), between.high_ns + noise_ns)
+    between = between.widened(max(between.low_ns - noise_ns, 0), between.high_ns + noise_ns)
+    shared_ns = before_ns * _sharing_cores(job, scale)
+    return between.widened(shared_ns, shared_ns)._replace(cores=run.cores) if run and shared_ns else between
+
+
+def _sharing_cores(job: Workload, scale: Sequence[Scale]) -> float:
+    """Returns how many times as long a changed step takes if all cores stay as busy; 0 where no loader shares them.
+
+    What computes changes with the nodes of the loop, and what the loader's processes do with its factor.
+    """
+    run, loader = job.recording, waits_of(job)[0]
+    if not run or not run.is_crowded or not len(loader):
+        return 0.0
+    of_loop = (job.node_class == NodeClass.HOST) & ~np.concatenate([waits_for_data(graph) for graph in job.graphs])
+    by_factor = [change for change in scale if change.each_ns is None]
+    after = (scale_workload(job, changes).duration_ns for changes in (scale, by_factor))
+    own, others = (
+        time[rows].sum() / max(job.duration_ns[rows].sum(), 1)
+        for time, rows in zip(after, (of_loop, loader), strict=True)
+    )
+    cpu_us = run.own_cpu_us, run.others_cpu_us
+    return float((own * cpu_us[0] + others * cpu_us[1]) / sum(cpu_us))
 
 
 def noise_around(noise_pct: float, before: float, after: float) -> float:

@@ -44,6 +44,8 @@ COSTLIEST, TYPICAL_OP_NS = 2.5, 440
 """How many times what was measured on a quiet thread an op may cost: 0.9 to 2.2 in jobs on a CPU with PyTorch 2.13.
 The second number is what it costs where that could not be measured: 370 to 740 ns elsewhere.
 """
+OTHERS, ALL_BUSY = 0.1, 0.8
+"""Other processes slow the loop's if they keep more of all cores busy, and both together more than the second share."""
 DRIFT_PCT = 6.0
 """Of blocks of 20 steps of benchmarks/accuracy/changed_jobs on a CPU one in ten was further off the median."""
 MOST_APART = 0.001
@@ -69,12 +71,12 @@ class Cause(Enum):
 
 
 TEXTS = {
-    Cause.HOST_SLOWED: "to match, the replay {change}",
-    Cause.DEVICES_LIMIT: "the devices limit the unprofiled run, for which the replay {change}",
+    Cause.HOST_SLOWED: "recording slowed the host",
+    Cause.DEVICES_LIMIT: "recording slowed the host; unprofiled, the devices limit the run",
     Cause.NOT_SLOWED: "recording hardly slowed it",
-    Cause.SLOWER_BEFORE: "the machine was busier before recording, or the job not warm; raise the wait of capture",
+    Cause.SLOWER_BEFORE: "the machine was busier before recording, or the job not warm: record again, with a longer wait",
     Cause.NOT_THE_HOST: "without any host work the replay is still longer, so what follows is about the recorded run",
-    Cause.HELD_UP: "something held the recorded steps up, so record again; to match, the replay {change}",
+    Cause.HELD_UP: "something held the recorded steps up, so record again",
     Cause.PAUSED: "recording slows no host so much, so something paused it, longest for {pause}: record again",
 }
 
@@ -91,19 +93,6 @@ class Model(msgspec.Struct, frozen=True):
     slowed_us: float | None = None
     machine_factor: float = 1.0
 
-    @property
-    def text(self) -> str:
-        """Says what a replay does: `subtracts 220 ns from each begin or end of an op, then cuts host work to 59 %`."""
-        parts = [f"subtracts {1000 * self.cost_us:.0f} ns from each begin or end of an op"] if self.cost_us else []
-        if self.host_factor < 0.995 or (not parts and self.machine_factor == 1):
-            first = f"the first {time_text(self.slowed_us)} of each stretch of " if self.slowed_us else ""
-            parts.append(f"cuts {first}host work to {100 * self.host_factor:.3g} %")
-        if self.machine_factor != 1:
-            busier = "busier" if self.machine_factor < 1 else "less busy"
-            factor = f"{100 * self.machine_factor:.3g} %"
-            parts.append(f"scales all host work to {factor}, as the machine was {busier} while recording")
-        return ", then ".join(parts)
-
 
 class Recording(msgspec.Struct, frozen=True):
     """The length of a step (µs) as recorded and without a profiler, what that shows, and the models of the host that
@@ -113,7 +102,8 @@ class Recording(msgspec.Struct, frozen=True):
     which no model changes; 0 where that was not measured. `noise_pct` is by how much of their median steps without a
     profiler differ, from p10 or p90; 0 where only their mean is known. What an op cost `is_typical` where the capture
     could not measure it. Where recording explains no stretch of host work as long as the longest, `pause` is that.
-    By the likeliest model a replay is `error_pct` off the steps as they are without.
+    By the likeliest model a replay is `error_pct` off the steps as they are without. In a step this process keeps the
+    `cores` that it may use busy for `own_cpu_us`, and other processes for `others_cpu_us`; 0 cores where not measured.
     """
 
     step_us: float
@@ -126,6 +116,15 @@ class Recording(msgspec.Struct, frozen=True):
     is_typical: bool = False
     pause: str = ""
     error_pct: float = 0
+    cores: int = 0
+    own_cpu_us: float = 0
+    others_cpu_us: float = 0
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether other processes took cores that the loop could have used."""
+        whole_us = self.cores * self.step_without_profiler_us
+        return self.others_cpu_us > OTHERS * whole_us and self.own_cpu_us + self.others_cpu_us > ALL_BUSY * whole_us
 
     @property
     def is_known(self) -> bool:
@@ -144,20 +143,15 @@ class Recording(msgspec.Struct, frozen=True):
         return replace(likeliest, recording=self, others=others)
 
     @property
-    def change(self) -> str:
-        """Says what a replay of the recording changes to be the run without a profiler; "" where no change does."""
-        if not self.models:
-            return ""
-        typical = " (a typical cost of an op, as the capture could not measure it)" * self.is_typical
-        data = f"; the data loader takes {time_text(self.data_wait_us)} of a step" if self.data_wait_us else ""
-        return f"{self.models[0].text}{' or less' * (self.cause is Cause.DEVICES_LIMIT)}{typical}{data}"
-
-    @property
     def text(self) -> str:
         """Says how long a step took recorded and unprofiled, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
-        why = TEXTS[self.cause].format(change=self.change, pause=self.pause)
-        return "; ".join(filter(None, ["a step took {} recorded, {} unprofiled".format(*times), why, self.mismatch]))
+        said = ["a step took {} recorded, {} unprofiled".format(*times), TEXTS[self.cause].format(pause=self.pause)]
+        said += ["how much was not measured, so a typical cost of an op stands in"] if self.is_typical else []
+        said += [f"the loop waits for its data for {time_text(self.data_wait_us)} of it"] if self.data_wait_us else []
+        others = self.others_cpu_us / self.step_without_profiler_us
+        said += [f"other processes kept {others:.1f} of {self.cores} cores busy"] if self.is_crowded else []
+        return "; ".join(filter(None, [*said, self.mismatch]))
 
     @property
     def mismatch(self) -> str:
@@ -182,13 +176,17 @@ def recording_of(replay: Replay) -> Recording | None:
         return None
     count, host = min(steps), _Host(job)
     data_ns = max(graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) for graph in graphs) if host.is_data.any() else 0
-    noise_pct = noise_of(step_ns, slowest.metadata, has_devices=host.has_devices)
     times_us = replay.makespan_ns / count / 1000, step_ns / 1000
     models, cause = _models(host, step_ns * count, count)
     is_typical = bool(models and models[0].cost_us and not host.op_ns)
     pause = host.pause(step_ns * count, count) if cause is Cause.PAUSED else ""
     error_pct = 100 * (host.makespan_ns(models[0]) / (step_ns * count) - 1) if models else 0.0
-    return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause, error_pct)
+    noise_pct = noise_of(step_ns, slowest.metadata, has_devices=host.has_devices)
+    if cause is Cause.SLOWER_BEFORE:  # steps that a profiler records are no shorter by themselves
+        noise_pct = max(noise_pct, 100 * (1 - times_us[0] / times_us[1]))
+    known = Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause, error_pct)
+    own_us, others_us = (slowest.number(name, 0) / 1000 for name in ("own_cpu_ns", "others_cpu_ns"))
+    return msgspec.structs.replace(known, cores=slowest.number("cores", 0), own_cpu_us=own_us, others_cpu_us=others_us)
 
 
 class Run(NamedTuple):

@@ -315,7 +315,8 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         outcome = f"take {times[1]} instead of {times[0]}, {change_text(replay)}"
     is_faster = all(change.factor < 1 and change.each_ns is None for change in scale)
     limit = limit_of_gain(replay, scale) if is_faster else ""
-    sentences = [f"If {_condition(scale)}, {what} would {outcome}{limit and f': what limits the gain is {limit}'}."]
+    sentences = [f"If {_condition(scale)}, {what} would {outcome}."]
+    sentences += [f"The largest part left as it was is {limit}."] if limit else []
     if makespan is not None and not makespan.is_clear:
         reason = makespan.reason
         sentences.append(f"{reason[:1].upper()}{reason[1:]}.")

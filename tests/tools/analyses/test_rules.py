@@ -157,6 +157,19 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     assert noisy.limits_pct[1] == pytest.approx(sure.limits_pct[1])
 
 
+def test_other_processes_that_keep_the_cores_of_a_loop_busy_are_named() -> None:
+    """A step of 100 µs keeps 2 cores busy for 110 µs by its loop and for 80 µs by others."""
+    g = GraphBuilder(rank=0, steps=1, step_without_profiler_ns=100_000)
+    loaded = g.host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 0, 10_000)
+    g.host("aten::mm", 10_000, 90_000, after=[(loaded, PROGRAM_ORDER)])
+    assert not any("take cores" in finding.title for finding in find(built(g.build(), tables={})))
+    g.metadata |= {"cores": 2, "own_cpu_ns": 110_000, "others_cpu_ns": 80_000}
+    found = titled(find(built(g.build(), tables={})), "take cores from the loop")
+    assert found.title == "Other processes, the data loader's among them, take cores from the loop"
+    assert found.gain is not None and found.gain.share == "21 % (0 to 42 %)"
+    assert found.evidence == "of 2 cores the loop kept 1.1 busy, and other processes 0.8"
+
+
 def test_a_loop_that_waits_for_a_thread_that_loads_is_named(tmp_path: Path) -> None:
     """The thread takes longer for a batch than the loop does for a step, so that the loop waits in its data loader."""
     ((host, device),) = write_traces(simulate(build_job("loader", steps=3, layers=2)), str(tmp_path))

@@ -1,5 +1,6 @@
 """A block leaves one pair of traces of whole steps, or warns why not; steps and loaders are timed without it."""
 
+import os
 import shutil
 import sys
 import threading
@@ -16,7 +17,7 @@ from execgraph import capture
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.tools.capture import experimental_config, timing
-from execgraph.tools.capture.timing import StepTimer, recording_cost
+from execgraph.tools.capture.timing import StepTimer, busy_cores, recording_cost
 from support.capturing import device_ops, device_pairs, host_ops, linked, load, said_by, train, written
 
 
@@ -195,6 +196,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> StepTimer:
     monkeypatch.setitem(sys.modules, "torch.utils.data.dataloader", module)  # type: ignore[arg-type]
     monkeypatch.setattr("execgraph.tools.capture.timing.perf_counter", lambda: Loader.clock)
     monkeypatch.setattr("execgraph.tools.capture.timing.synchronise", lambda torch: None)
+    monkeypatch.setattr("execgraph.tools.capture.timing.busy_cores", lambda: (0, 0.0, 0.0))
     return StepTimer(None)
 
 
@@ -218,6 +220,16 @@ def test_batches_that_arrive_together_do_not_make_steps_uneven(timer: StepTimer)
     burst = [(0.4, 0.39), (0.01, 0), (0.01, 0), (0.02, 0)]
     assert measure(timer, *burst, workers=4) == {KEY: "110000.0", WAIT_KEY: "97500.0"}
     assert steps_of(timer) == {"count": 4, "median": 107500, "p10": 107500, "p90": 114500}
+
+
+def test_it_says_who_kept_the_cores_busy(timer: StepTimer, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores, own_s, all_s = busy_cores()
+    assert cores == len(os.sched_getaffinity(0)) and 0 < own_s < all_s
+    monkeypatch.setattr(
+        "execgraph.tools.capture.timing.busy_cores", lambda: (2, 3 + 0.5 * Loader.clock, 70 + 1.75 * Loader.clock)
+    )
+    measure(timer, *[(0.1, 0.0)] * 4)
+    assert [steps_of(timer)[name] for name in ("cores", "own", "others")] == [2, 50_000, 125_000]
 
 
 USUAL, LONG = (0.1, 0.0), (0.9, 0.0)

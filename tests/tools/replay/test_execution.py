@@ -418,10 +418,7 @@ def test_the_factor_replays_the_step_as_it_is_without_a_profiler() -> None:
     assert (model.cost_us, model.slowed_us) == (0, 1_600)
     changed = what_if(graph, {"class:host": model.host_factor}, as_recorded=True).after
     assert changed.makespan_ns / 2 == pytest.approx(30_000, rel=0.01)
-    assert found.text == (
-        "a step took 90.0 µs recorded, 30.0 µs unprofiled; to match, the replay cuts the first 1.60 ms of each stretch "
-        f"of host work to {100 * model.host_factor:.3g} %"
-    )
+    assert found.text == "a step took 90.0 µs recorded, 30.0 µs unprofiled; recording slowed the host"
 
 
 def test_a_measured_cost_is_taken_off_each_op_and_no_sleep() -> None:
@@ -438,7 +435,7 @@ def test_a_measured_cost_is_taken_off_each_op_and_no_sleep() -> None:
     assert answer.work.unprofiled is not None and answer.range is not None
     assert answer.range.models == 1 and answer.range.is_clear and "typical" not in found.text
     del g.metadata["recorded_op_ns"]
-    assert "begin or end of an op (a typical cost of an op" in known(g.build()).text
+    assert known(g.build()).text.endswith("how much was not measured, so a typical cost of an op stands in")
 
 
 def test_python_in_an_annotation_keeps_its_time_by_every_model_unless_its_functions_are_recorded() -> None:
@@ -468,6 +465,8 @@ def test_where_no_cost_explains_a_step_of_a_cpu_the_machine_was_slower_or_faster
         after = [(g.host(name, start, length, after=after), PROGRAM_ORDER)]
     found = known(g.build())
     assert found.cause is cause and found.models[0].machine_factor == pytest.approx(step_ns / 100_000, rel=0.12)
+    # steps that recording made no longer may differ by as much again
+    assert found.noise_pct == pytest.approx(23.1, abs=0.1) or cause is Cause.HELD_UP
     answer = what_if(g.build(), {"sleep": 0})
     assert answer.before.makespan_ns == pytest.approx(step_ns, rel=0.002)
     assert answer.after.makespan_ns == pytest.approx(step_ns / 2, rel=0.12)
@@ -634,7 +633,7 @@ def test_a_batch_of_another_process_is_there_when_it_is_there() -> None:
         False,
     ]
     # of 30 µs that each step has less to do it waits 29 longer
-    assert "limits the gain is waiting for data" in answer(replay(graph, ["aten::mm=0"]), [parse_scale("aten::mm=0")])
+    assert "left as it was is waiting for data" in answer(replay(graph, ["aten::mm=0"]), [parse_scale("aten::mm=0")])
 
 
 def test_the_factor_is_for_the_rest_of_the_host() -> None:
@@ -643,8 +642,22 @@ def test_the_factor_is_for_the_rest_of_the_host() -> None:
     assert found is not None
     assert (found.cause, found.data_wait_us, found.steps) == (Cause.HOST_SLOWED, 0.06, 2)
     assert found.models[0].host_factor == pytest.approx(0.5, abs=0.02)
-    assert "of each stretch of host work to 50 %" in found.text
-    assert "; the data loader takes 0.1 µs of a step" in found.text
+    assert found.text.endswith("; the loop waits for its data for 0.1 µs of it")
+
+
+def test_what_processes_of_a_loader_leave_of_the_cores_widens_the_range() -> None:
+    """A step of 100 ns keeps 2 cores busy for 110 ns by its loop and for 80 ns by others."""
+    graph = loop(step_ns=100, wait_ns=None)
+    assert "cores" not in what_if(graph, {"DataLoader": 0}).after.describe()
+    graph.metadata.update({"cores": 2, "own_cpu_ns": 110, "others_cpu_ns": 80})
+    found, faster = (what_if(graph, {name: factor}).after for name, factor in (("DataLoader", 0.2), ("aten::mm", 0.5)))
+    assert found.range is not None and found.range.low_ns == pytest.approx(2 * 100 * (110 + 16) / 190, abs=1)
+    assert "; other processes kept 0.8 of 2 cores busy" in found.describe()
+    assert "the loader's processes share 2 cores with the loop" in found.describe()
+    # what other processes do takes as long as before: half of the loop's 70 ns in a step is gone
+    assert faster.range is not None and faster.range.high_ns == pytest.approx(2 * 100 * (110 / 2 + 80) / 190, abs=1)
+    graph.metadata["others_cpu_ns"] = 30
+    assert "cores" not in what_if(graph, {"DataLoader": 0.25}).after.describe()
 
 
 def test_a_slower_machine_leaves_waits_for_data_as_they_were_measured() -> None:
