@@ -4,6 +4,7 @@ The tables are those of the code; their words are in graph_words.py, kernel_word
 counted_words.py. Run it so: python docs/formats.py
 """
 
+import os
 import re
 import sys
 import types
@@ -295,10 +296,18 @@ def summary_lines() -> str:
 
 
 def counted(meanings: Meanings) -> Iterable[tuple[str, str]]:
-    """Names of what is counted and what they mean, those that say it themselves behind a word that says so."""
+    """Names of what is counted and what they mean, without those that say it themselves."""
     for reasons, meaning in meanings.items():
-        names = ", ".join(code(REASONS[reason].replace("{}", "…")) for reason in reasons)
-        yield (names, meaning) if meaning else ("As they say", names)
+        if meaning:
+            names = with_common_end([REASONS[reason].replace("{}", "…") for reason in reasons])
+            yield ", ".join(map(code, names)), meaning
+
+
+def with_common_end(names: list[str]) -> list[str]:
+    """Three names or more that end in the same words as `… outside the linked part`, others as they are."""
+    shared = os.path.commonprefix([name[::-1] for name in names])[::-1]
+    words = shared[shared.find(" ") :]
+    return [f"…{words}"] if len(names) > 2 and words.count(" ") > 2 else names
 
 
 def page(title: str, about: str, sections: dict[str, str]) -> str:
