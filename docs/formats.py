@@ -4,12 +4,12 @@ The tables are those of the code; their words are in graph_words.py, kernel_word
 counted_words.py. Run it so: python docs/formats.py
 """
 
-import os
 import re
 import sys
 import types
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -305,9 +305,9 @@ def counted(meanings: Meanings) -> Iterable[tuple[str, str]]:
 
 def with_common_end(names: list[str]) -> list[str]:
     """Three names or more that end in the same words as `… outside the linked part`, others as they are."""
-    shared = os.path.commonprefix([name[::-1] for name in names])[::-1]
-    words = shared[shared.find(" ") :]
-    return [f"…{words}"] if len(names) > 2 and words.count(" ") > 2 else names
+    backwards = zip(*(name.split()[::-1] for name in names), strict=False)
+    shared = [words[0] for words in takewhile(lambda words: len(set(words)) == 1, backwards)]
+    return [" ".join(["…", *reversed(shared)])] if len(names) > 2 and len(shared) > 2 else names
 
 
 def page(title: str, about: str, sections: dict[str, str]) -> str:
