@@ -314,9 +314,8 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     else:
         outcome = f"take {times[1]} instead of {times[0]}, {change_text(replay)}"
     is_faster = all(change.factor < 1 and change.each_ns is None for change in scale)
-    limit = limit_of_gain(replay, scale) if is_faster else ""
     sentences = [f"If {_condition(scale)}, {what} would {outcome}."]
-    sentences += [f"The largest part left as it was is {limit}."] if limit else []
+    sentences += filter(None, [limit_of_gain(replay, scale) if is_faster else ""])
     if makespan is not None and not makespan.is_clear:
         reason = makespan.reason
         sentences.append(f"{reason[:1].upper()}{reason[1:]}.")
@@ -413,11 +412,14 @@ def _predicate(factor: float) -> str:
 
 
 def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns what the unchanged part of the critical path is mostly spent on, with its share; "" if that is small."""
+    """Returns a sentence on what the unchanged part of the critical path is mostly spent on; "" if that is small."""
     work, pieces, finish_row = replay.work, pieces_of(replay), replay.schedule.finish_row
     # the rows of the schedule with a changed duration; a collective has one if a member has
     unchanged = replay.unchanged.duration_ns if replay.unchanged else work.duration_ns
-    nodes, changed = np.flatnonzero(work.duration_ns != unchanged), np.zeros(len(replay.schedule.end_ns), bool)
+    chosen = [[change.matches(graph, node_classes(graph)) for change in scale] for graph in work.graphs]
+    is_asked = np.concatenate([np.logical_or.reduce(of_graph) for of_graph in chosen])
+    calls, changed = waits_of(work)[0], np.zeros(len(replay.schedule.end_ns), bool)
+    nodes = np.setdiff1d(np.flatnonzero(work.duration_ns != unchanged), calls[~is_asked[calls]])
     changed[nodes] = changed[finish_row[nodes]] = True
     # communication goes by the type of collective
     types = np.concatenate([graph.collective_types() for graph in work.graphs])
@@ -427,15 +429,14 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
         names[rows] = len(KINDS) + types[collectives]
     kind = np.where(pieces.kind == NodeClass.COMMUNICATION, names[pieces.row], pieces.kind)
     is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
-    chosen = [[change.matches(graph, node_classes(graph)) for change in scale] for graph in work.graphs]
-    is_asked = np.concatenate([np.logical_or.reduce(of_graph) for of_graph in chosen])
     waits = pieces.node[(pieces.kind == KINDS.index(DATA_WAIT)) & ~is_asked[pieces.node]]
     is_changed |= (pieces.kind == KINDS.index(DATA_WAIT)) & is_asked[pieces.node]
     if NodeClass.HOST in {change.target for change in scale}:
         is_changed |= pieces.kind == KINDS.index(HOST_DELAY)
     total = np.bincount(kind[~is_changed], pieces.time[~is_changed], len(NAMES))
     # a loop that is faster waits longer for its loader
-    is_waiting = (work.duration_ns - unchanged)[waits].sum() > max(replay.measured_ns - replay.makespan_ns, 0)
+    least_ns = replay.makespan_ns * LEAST_SHARE_PCT / 100
+    is_waiting = (work.duration_ns - unchanged)[waits].sum() > max(replay.measured_ns - replay.makespan_ns, least_ns)
     largest = KINDS.index(DATA_WAIT) if is_waiting else int(total.argmax())
     share = 100 * float(total[largest]) / max(replay.makespan_ns, 1)
     if share < LEAST_SHARE_PCT or not changed.any():
@@ -445,4 +446,6 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
     # that hardly anything but the host is left says nothing where the host was changed
     if part and largest == NodeClass.HOST and share > 100 - LEAST_SHARE_PCT:
         return ""
-    return f"{part}{NAMES[largest]}, {share:.0f} % of the critical path"
+    named = f"The largest part left as it was is {part}{NAMES[largest]}, {share:.0f} %"
+    named = f"The loop then waits longer for its data, for {share:.0f} %" if is_waiting else named
+    return f"{named} of the critical path."
