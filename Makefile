@@ -26,14 +26,14 @@ demo: $(VENV)/.report ## from the traces of a small job to its graphs, a what-if
 	$(BIN)/trace-replay $(OUT)/graphs
 	$(BIN)/trace-replay $(OUT)/graphs --scale class:computation=0.5 | tail -n 1
 	$(BIN)/trace-view $(OUT)/graphs/graph.0.et -o $(OUT)/graph.svg --time 950:2300
-	@echo 'In the picture kernels hide the first all-reduce, and wait for the second.'
+	@echo 'The picture shows two all-reduces: kernels run next to the first, and wait for the second.'
 	@rm -f $(PAGE)
 	@if $(BIN)/python -c 'import altair' 2>/dev/null; then echo '$(REPORT)'; $(REPORT); \
 		else echo "No report page: the libraries that draw it could not be installed; try $(BIN)/pip install '.[report]'"; fi
 	@echo
 	@echo "Next: open in a browser        $$(ls -d $(PAGE) $(OUT)/graph.svg 2>/dev/null | xargs)"
+	@echo '      what these lines mean    docs/first-steps.md'
 	@echo '      record your own job      docs/capture.md'
-	@echo '      build all of its ranks   $(BIN)/trace-build FOLDER -o graphs'
 
 test: $(VENV)/.test ## the tests
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
