@@ -10,8 +10,6 @@ Meanings = dict[tuple[R, ...], str]
 # fmt: off
 COUNTED: dict[str, Meanings] = {
     "dropped": {
-        (R.HOST_OPS_OUTSIDE, R.OPS_OUTSIDE, R.CALLS_OUTSIDE, R.ACTIVITIES_OUTSIDE, R.SYNC_RECORDS_OUTSIDE): "outside the time "
-        "that both files cover, the recorded steps (as steps that warm up), or the part that you asked for",
         (R.HOST_OPS_WITHOUT_TIMES,): "they are in no graph",
         (R.CROSSING_DEVICE_WAITS, R.CROSSING_HOST_WAITS, R.CROSSING_HANDOFFS): "one end is outside the part; what was blocked "
         "starts as measured",
@@ -27,6 +25,11 @@ COUNTED: dict[str, Meanings] = {
          R.UNKNOWN_CATEGORY, R.UNKNOWN_OP_TYPE, R.NOT_READ, R.NO_CATEGORY, R.DEPENDENCIES_IN_CIRCLES, R.RECORDED_TWICE,
          R.QUEUE_WAIT_WITHOUT_RECORD, R.LINKS_OF_ABSENT_OPS, R.FURTHER_LAUNCH_LINKS, R.ROCTX_MARKS, R.LINKS_OF_OTHER_KERNELS,
          R.OPS_OF_NO_PROCESS): "",
+    },
+    "left out": {
+        (R.HOST_OPS_OUTSIDE, R.OPS_OUTSIDE, R.CALLS_OUTSIDE, R.ACTIVITIES_OUTSIDE, R.SYNC_RECORDS_OUTSIDE): "outside the time "
+        "that both files cover, the recorded steps (as steps that warm up), or the part that you asked for; `report.json` has them "
+        "under `dropped`",
     },
     "oddities": {
         (R.DEVICE_ONLY_OPS,): "so they have no tensors",

@@ -180,7 +180,7 @@ RECORDS = (
         Member("calls", "", "number of calls"),
         Member("activities", "", "number of activities"),
         Member("linked", "", "activities with a launch call"),
-        Member("dropped", "", "rows that were left out"),
+        Member("dropped", "", "rows that cannot be used, or are outside the linked part"),
         Member("guessed", "", "waits and groups that no record names"),
         Member("oddities", "", "rows that are kept and look wrong"),
         Member("waits", "", "waits, by how they are known"),

@@ -6,7 +6,7 @@ what to do, so that msgspec is loaded where it is used.
 
 import re
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -177,6 +177,13 @@ MENDED = frozenset(
     }
 )  # fmt: skip
 """What is wrong with rows that can be mended, and were where it is counted."""
+LEFT_OUT = frozenset(
+    {
+        Reason.HOST_OPS_OUTSIDE, Reason.OPS_OUTSIDE, Reason.CALLS_OUTSIDE, Reason.ACTIVITIES_OUTSIDE,
+        Reason.SYNC_RECORDS_OUTSIDE,
+    }
+)  # fmt: skip
+"""What is counted of rows outside the part that is linked, such as steps that warm up: nothing is wrong with them."""
 WORDS: dict[Reason, str] = {reason: reason.value for reason in Reason}
 """What each reason is called; `{}` is what it is about."""
 
@@ -226,6 +233,10 @@ class Counts(UserDict[AnyReason, int]):
     def of(self, *reasons: Reason) -> int:
         """Returns how often these reasons occurred, whatever they were about."""
         return sum(count for reason, count in self.items() if reason.reason in reasons)
+
+    def but(self, reasons: Collection[AnyReason]) -> "Counts":
+        """Returns the counts of all other reasons."""
+        return Counts({reason: count for reason, count in self.items() if reason not in reasons})
 
     def add(self, *others: Mapping[AnyReason, int]) -> "Counts":
         """Adds other counts, in place, leaves out what never occurred, and returns itself."""

@@ -10,7 +10,7 @@ from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, group_sums, r
 from ...schema.errors import Remedy
 from ...schema.graph import CollectiveType, Delay
 from ...schema.linked import AUTOGRAD
-from ...schema.reasons import Counts, Reason
+from ...schema.reasons import LEFT_OUT, Counts
 from ..replay import OPTIMIZER, NodeClass, shortest_members
 from ..terminal import absent_in_words, ranges
 from .finding_words import Found, Said, Sentence
@@ -32,11 +32,6 @@ NOTABLE = 1.05
 """A class of work that takes so many times the median over ranks is named as the reason."""
 NAMED = 3
 LEAST_SHARE = 0.02
-LEFT_OUT = {
-    Reason.HOST_OPS_OUTSIDE, Reason.OPS_OUTSIDE, Reason.CALLS_OUTSIDE, Reason.ACTIVITIES_OUTSIDE,
-    Reason.SYNC_RECORDS_OUTSIDE,
-}  # fmt: skip
-"""What is counted of records outside the steps that are linked, which nothing is wrong with."""
 
 
 def exposed_communication(job: Job) -> Iterator[Finding]:
@@ -233,8 +228,7 @@ def missing_records(job: Job) -> Iterator[Finding]:
 
 def lost_records(job: Job) -> Iterator[Finding]:
     """Finds whether many records could not be used."""
-    dropped = Counter(Counts().add(*(rank.dropped for rank in job.ranks)))
-    dropped = Counter({reason: count for reason, count in dropped.items() if reason not in LEFT_OUT})
+    dropped = Counter(Counts().add(*(rank.dropped.but(LEFT_OUT) for rank in job.ranks)))
     count = sum(dropped.values())
     if 100 * count >= LEAST_PCT * len(job.work):
         facts = [Said.RECORDS.of(reason=reason, count=number) for reason, number in dropped.most_common(NAMED)]

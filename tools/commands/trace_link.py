@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...schema.errors import RequestError, WrongUsage
-from ...schema.reasons import to_builtins
+from ...schema.reasons import LEFT_OUT, to_builtins
 from ..command import log, print_json, progress_bar, step
 from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
@@ -84,7 +84,7 @@ def in_words(machine: "MachineCalibration") -> str:
 
 
 def summary(linked: "LinkedTrace") -> str:
-    """Returns what was matched, linked, odd, dropped and guessed, a line each."""
+    """Returns what was matched, linked, odd, guessed, dropped and left out, a line each."""
     from ..sync_records_advice import UNRECORDED_WAITS, lacks_sync_records
 
     report = linked.report
@@ -98,6 +98,8 @@ def summary(linked: "LinkedTrace") -> str:
     if report.activities:
         lines.append(summary_line("machine", in_words(linked.info.machine)))
     lines += format_counts("waits", report.waits.in_words()) + format_counts("oddities", report.oddities.in_words())
-    lines += format_counts("guessed", report.guessed.in_words()) + format_counts("dropped", report.dropped.in_words())
+    dropped = report.dropped.but(LEFT_OUT)
+    lines += format_counts("guessed", report.guessed.in_words()) + format_counts("dropped", dropped.in_words())
+    lines += format_counts("left out", report.dropped.but(dropped).in_words())
     notes = [*report.notes, *([UNRECORDED_WAITS] if lacks_sync_records(linked) else [])]
     return "\n".join([*lines, *(summary_line("note", str(note)) for note in notes)])

@@ -25,7 +25,7 @@ from ...schema.errors import DataError
 from ...schema.graph import Change, ConvertReport, ExecutionGraph
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
-from ...schema.reasons import Reason, from_json, to_json
+from ...schema.reasons import LEFT_OUT, Reason, from_json, to_json
 from ..terminal import list_names, rank_rows, summary_line
 from .cross_rank import ranks_in_words
 from .rank_comms import RankComms
@@ -211,7 +211,7 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status) for rank in ranks)
     by_reason: dict[str, list[str]] = defaultdict(list)
     for rank in ranks:
-        for reason, count in rank.link.dropped.in_words().items() if rank.link else ():
+        for reason, count in rank.link.dropped.but(LEFT_OUT).in_words().items() if rank.link else ():
             by_reason[reason].append(f"{count} of rank {rank.rank}")
     dropped = [summary_line("dropped", f"{reason}: {_shown(counts)}") for reason, counts in sorted(by_reason.items())]
     return "\n".join([*rank_rows(HEADINGS, rows, alike=["status"]), *dropped])
@@ -258,8 +258,8 @@ def _row(rank: RankSummary, status: str) -> tuple[str, ...]:
     if link is None or convert is None:
         return (str(rank.rank), *["-"] * (len(HEADINGS) - 2), status)
     counts = (
-        rank.rank, link.host_ops, link.matched, link.activities, link.linked, sum(link.dropped.values()),
-        convert.nodes, rank.edges,
+        rank.rank, link.host_ops, link.matched, link.activities, link.linked,
+        sum(link.dropped.but(LEFT_OUT).values()), convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)
 

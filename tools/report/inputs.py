@@ -15,6 +15,7 @@ from ...schema.errors import DataError, Remedy, RequestError, Words
 from ...schema.graph import ExecutionGraph
 from ...schema.io import path_is
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
+from ...schema.reasons import LEFT_OUT
 from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank, tabulate
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
 from ..replay import BUILT
@@ -193,7 +194,7 @@ def recorded_counts(rank: RankTrace) -> dict[str, int | str]:
         "rank": rank.rank, "process": linked.info.pid, "device_trace": Path(linked.info.source_device).name,
         "host_trace": Path(linked.info.source_host).name, "host_ops": report.host_ops or report.device_ops,
         "matched": report.matched, "calls": len(linked.calls), "activities": len(linked.activities),
-        "linked": report.linked, "dropped": sum(report.dropped.values()),
+        "linked": report.linked, "dropped": sum(report.dropped.but(LEFT_OUT).values()),
         "nodes": len(rank.graph) if rank.graph is not None else 0,
     }  # fmt: skip
 
