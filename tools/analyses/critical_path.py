@@ -205,7 +205,7 @@ def step_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     columns: Columns = {
         "device": device, "step": texts(steps.name, step), "time": us(length[step]), "busy": us(busy),
         "computation": us(computing), "exposed_communication": us(either - computing),
-        "idle_pct": pct(length[step] - busy, length[step]), "by_device": Quantity("%", by_device[step]),
+        "idle_pct": pct(length[step] - busy, length[step], of="step"), "by_device": Quantity("%", by_device[step]),
         "bound": bound[step].tolist(), "outlier": [outliers[number] for number in step.tolist()],
     }  # fmt: skip
     outlying = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row, outlier in enumerate(outliers) if outlier]

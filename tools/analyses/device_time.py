@@ -67,7 +67,7 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     cells: Columns = {
         "device": times.device, "span": us(span), "busy": us(span - idle),
         **{name: us(time) for name, time in parts.items()},
-        **{f"{name}_pct": pct(time, span) for name, time in parts.items()}, "activities": times.activities,
+        **{f"{name}_pct": pct(time, span, of="span") for name, time in parts.items()}, "activities": times.activities,
     }  # fmt: skip
     # the note is the same for all ranks, to be said once
     is_shorter = span.min(initial=np.iinfo(np.int64).max) < NEARLY_ALL * (rank.end - rank.begin)
@@ -177,7 +177,7 @@ def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     cells: Columns = {
         "device": streams.device[stream], "stream": streams.stream[stream],
         "category": texts(CATEGORIES, category[groups.first]), "cause": texts(causes, cause[groups.first]),
-        "idle": us(time), "share": pct(time, group_sums(lane, duration, len(streams.stream))[stream]),
+        "idle": us(time), "share": pct(time, group_sums(lane, duration, len(streams.stream))[stream], of="idle"),
         "gaps": groups.count(),
     }  # fmt: skip
     ends = f"{(call < 0).sum()} of {len(call)} gaps end with an activity without a launch call"

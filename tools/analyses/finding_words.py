@@ -45,7 +45,7 @@ class Found(Enum):
         "that it launched")
     DATA_LOADER = FindingWords("The loop waits for its data",
         "{advice}",
-        "{time}{rank:+ on rank #} are spent getting data, {pct:.0f} % of the run\n{recorded:+# in the recorded run}",
+        "{time}{rank:+ on rank #} are spent getting data\n{recorded:+# in the recorded run}",
         "Batches that are there in time")
     BETWEEN_STEPS = FindingWords("The device has nothing to do between steps",
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. A loader of "
@@ -57,11 +57,12 @@ class Found(Enum):
         "workers of a DataLoader pinning takes time from them",
         "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them{waited:+; the host waits # for them and "
         "the work before}{rank:+, longest on rank #}", "Pinned memory")
-    HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of op time, {time}\n{recorded:+# in the recorded run}",
+    HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}",
+        "{time}{rank:+ on rank #}, {pct:.0f} % of the run\n{recorded:+# in the recorded run}",
         "That op at twice its speed")
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
-        "{time}{rank:+ on rank #}, {pct:.0f} % of the run", "Leaving that out")
+        "This takes {time}{rank:+ on rank #}", "Leaving that out")
     CROWDED_CORES = FindingWords("Other processes{whose:+, # among them,} take cores from the loop", "{advice}",
         "of {cores} cores the loop kept {own:.1f} busy, and other processes {others:.1f}", "Cores of its own")
     PAUSES = FindingWords("{title}", "{advice}", remedy="The usual time for these calls")
@@ -149,6 +150,8 @@ class Said(Enum):
     TRANSFERS_OF_SIZES = "{count:transfer|transfers}{each:+ on each rank}, of {sizes}{last:+ and #} (medians)"
     SIZE = "{size:bytes} in {time:µs}"
     TWICE_THE_BANDWIDTH = "at twice the bandwidth the run would be {pct:.0f} % shorter"
+    NOT_SAVED = ("exposed communication takes up to {exposed:.0f} % of the run, but{waited:+ # % is waiting for late ranks, and} most of "
+        "the rest is beside the critical path: a faster network saves neither")
     WAITING_FOR_ABSENT = "this includes waiting for {count:absent rank|absent ranks}"
     MERGE = ("Most of this time goes to transfers too small for the network's speed: merge them (DDP: bucket_cap_mb, gradient "
         "accumulation); more bandwidth would help little")

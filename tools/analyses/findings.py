@@ -28,6 +28,8 @@ ADD_UP = 0.9
 RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, matrix_products, *RANK_RULES)
 MOST_OF_PATH = 50.0
 """What is less of the critical path is said by its gain."""
+LEAST_EXPLAINED = 0.5
+"""What else the host does is said if findings gain less than this share of the time in which devices are idle."""
 LEAST_SLOWED = 0.05
 """What a host trace costs is said from this share of the run on."""
 WORST_MODEL_PCT = 3.0
@@ -124,7 +126,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         if best is None:
             said += f"{WORDS[limit][1]} twice as fast would save {gain.share}, {gain.time}."
         else:
-            said += f"{best.title}: {best.facts[0]}. {_saves(best)}"
+            said += f"{best.title}. {_saves(best)}"
+            said += _rest(job, gain, findings) if limit is NodeClass.HOST and job.is_on_device else ""
         # slow calls may not recur, so they come second
         slow = next((each for each in findings if each.gain and each.what is Found.PAUSES), None)
         if slow and slow.gain and slow.gain.us > ((best and best.gain) or gain).us:
@@ -151,19 +154,13 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
 
 
 def _saves(finding: Finding) -> str:
-    """Returns a sentence on what the remedy of a finding would save."""
-    return f"{finding.remedy} would save {finding.gain.share}, {finding.gain.time}." if finding.gain else ""
+    """Returns a sentence on what share of the run the remedy of a finding would save."""
+    return f"{finding.remedy} would save {finding.gain.share}." if finding.gain else ""
 
 
 def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
     if not job.is_on_device:
-        # the shares of the phases of the steps, the longest first, as far as they are known
-        rows = job.rows("host_phases")
-        whole = sum(row["time"] for row in rows)
-        shares = [(100 * sum(row[name] for row in rows) / whole, name) for name in HOST_PHASES] if whole else []
-        words = {"between_ops": "Python between ops", "data_loading": "data loading"}
-        longest = sorted((share, name) for share, name in shares if share >= 1)[::-1]
-        phases = ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
+        phases = _phases(job)
         return f"All work is on the CPU{phases and f': {phases}'}"
     if limit is NodeClass.HOST:
         word = "GPU" if job.is_on_gpu else "device"
@@ -172,6 +169,28 @@ def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
     if path_pct < MOST_OF_PATH:
         return f"{WORDS[limit][0]} most: twice as fast, it would make the run {gain.pct:.0f} % shorter"
     return f"{WORDS[limit][0]}: {path_pct:.0f} % of the critical path"
+
+
+def _phases(job: Job) -> str:
+    """Returns the shares of the phases of the recorded steps, the longest first; "" where there are no steps."""
+    rows = job.rows("host_phases")
+    whole = sum(row["time"] for row in rows)
+    shares = [(100 * sum(row[name] for row in rows) / whole, name) for name in HOST_PHASES] if whole else []
+    words = {"between_ops": "Python between ops", "data_loading": "data loading"}
+    longest = sorted((share, name) for share, name in shares if share >= 1)[::-1]
+    return ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
+
+
+def _rest(job: Job, gain: Gain, findings: Sequence[Finding]) -> str:
+    """Returns what the host does while devices are idle, if findings explain little of that; else ""."""
+    gained_pct = sum(finding.gain.limits_pct[1] for finding in findings if finding.gain)
+    if gained_pct >= LEAST_EXPLAINED * (100 - job.busy_pct):
+        return ""
+    phases = _phases(job) if job.recording is None else ""
+    spent = f", whose time is {phases}" if phases else ""
+    return (
+        f" The rest of the idle time goes to other work of the CPU{spent}; a CPU twice as fast would save {gain.share}."
+    )
 
 
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:

@@ -115,7 +115,6 @@ def data_loader(job: Job) -> Iterator[Finding]:
         "advice": Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
         "time": gain.in_its_unit(times_us[longest]),
         "rank": job.rank_named(longest),
-        "pct": 100 * times_us[longest] / job.length_us,
         "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
     }
     yield Finding(Found.DATA_LOADER, gain, "host_phases", values)
@@ -168,17 +167,21 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
         return
     heaviest = max(ops, key=lambda name: times[name])
     chosen = job.names.equal(heaviest) & (job.work.node_class == NodeClass.HOST) & ~is_pause
-    time_us, recorded_us = (float(run.duration_ns[chosen].sum()) / 1000 for run in (job.work, job.recorded.work))
-    gain = job.gain(np.where(chosen, TWICE_AS_FAST, 1.0))
+    ranks, runs = job.rank_of_node[chosen], (job.work, job.recorded.work)
+    times_us, recorded_us = (np.bincount(ranks, run.duration_ns[chosen]) / 1000 for run in runs)
+    gain, longest = job.gain(np.where(chosen, TWICE_AS_FAST, 1.0)), int(times_us.argmax())
     # it computes nothing if it returns a view of its input, by its schema, or memory without values
     schemas = Categorical.joined(rank.graph.texts("op_schema") for rank in job.ranks)
     with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
     is_view = len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW)
     only_describes = is_view or heaviest.startswith(ALLOCATES)
     advice = Said.CALL_LESS.of(count=int(chosen.sum())) if only_describes else Said.COMPUTE_FASTER
-    as_recorded = gain.in_its_unit(recorded_us) if recorded_us != time_us else ""
-    values = {"op": heaviest, "pct": 100 * times[heaviest] / sum(times.values()), "time": gain.in_its_unit(time_us)}
-    values |= {"recorded": as_recorded, "advice": advice}
+    values = {
+        "op": heaviest, "time": gain.in_its_unit(times_us[longest]), "rank": job.rank_named(longest),
+        "pct": 100 * times_us[longest] / job.length_us,
+        "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
+        "advice": advice,
+    }  # fmt: skip
     yield Finding(Found.HEAVIEST_OP, gain, "host_time_per_op", values)
 
 
@@ -265,7 +268,7 @@ def without_ops(job: Job) -> Iterator[Finding]:
         gain, longest, time_us = job.gain(np.where(chosen, 0.0, 1.0)), int(times_us.argmax()), float(times_us.max())
         where = Said.OF_STEPS if code < 0 else Said.MOST_OF.of(name=name)
         values = {"where": where, "time": gain.in_its_unit(time_us), "rank": job.rank_named(longest)}
-        yield Finding(Found.WITHOUT_OPS, gain, "host_phases", {**values, "pct": 100 * time_us / job.length_us})
+        yield Finding(Found.WITHOUT_OPS, gain, "host_phases", values)
 
 
 def host_waits(job: Job) -> Iterator[Finding]:

@@ -14,13 +14,15 @@ from ...schema.reasons import LEFT_OUT, Counts
 from ..replay import OPTIMIZER, NodeClass, shortest_members
 from ..terminal import absent_in_words, ranges
 from .finding_words import Found, Said, Sentence
-from .job import LEAST_PCT, Finding, Job
+from .job import LEAST_PCT, Finding, Gain, Job
 from .over_time import BEFORE
 
 FULL_SPEED = 0.5
 """A transfer below this share of the best bandwidth of its kind is too small for the network to reach its speed."""
 SIZES_NAMED = 3
 """Of transfers of more sizes than this one median is told."""
+MUCH_MORE, LEAST_EXPOSED_PCT = 2, 5.0
+"""Exposed communication is more than its gain if it is so many times as much, and so much of the run."""
 UNEVEN = 3
 """Steps are uneven if one takes more than so many times as long as another."""
 OF_PARAMETERS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
@@ -47,6 +49,7 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
     transfer_ns = job.work.duration_ns.copy()
     np.minimum.at(transfer_ns, members.row, shortest_members(members, job.work.duration_ns))
     absent = [Said.WAITING_FOR_ABSENT.of(count=job.absent)] if job.absent else []
+    not_saved = list[Sentence]()
     for code in np.unique(labels.codes[communicates]).tolist():
         chosen = communicates & (labels.codes == code)
         gain = job.gain(np.where(chosen, 0.0, 1.0))
@@ -55,8 +58,21 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
             advice = _advice_on_transfers(job, chosen, transfer_ns)
             depends_on_bytes = advice not in (Said.MERGE, Said.SEND_FEWER)
             facts = [_transfers(job, chosen, transfer_ns), *([faster] if depends_on_bytes else []), *absent]
+            if not not_saved:
+                # said once, of all groups
+                facts += (not_saved := [*_not_saved(job, job.gain(np.where(communicates, 0.0, 1.0)))])
             values = {"group": labels.table[code] or Said.UNNAMED_GROUP, "advice": advice}
             yield Finding(Found.EXPOSED, gain, "collectives_over_ranks_by_group", values, facts)
+
+
+def _not_saved(job: Job, gain: Gain) -> Iterator[Sentence]:
+    """Yields why the gain is much less than the exposed communication of the device that has most of it."""
+    waited = {row["rank"]: row["waited"] for row in job.rows("collectives_over_ranks_waits_by_rank")}
+    devices = job.rows("communication_computation_overlap")
+    times = [(row["exposed_communication"], waited.get(row["rank"], 0)) for row in devices]
+    exposed_pct, waited_pct = (100 * time_us / job.recorded_us for time_us in max(times, default=(0.0, 0.0)))
+    if exposed_pct > max(MUCH_MORE * gain.pct, LEAST_EXPOSED_PCT):
+        yield Said.NOT_SAVED.of(exposed=exposed_pct, waited=round(waited_pct) or None)
 
 
 def _labels(job: Job) -> Categorical:

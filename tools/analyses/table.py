@@ -54,10 +54,10 @@ def us(ns: npt.ArrayLike) -> Quantity:
     return Quantity("µs", np.asarray(ns, np.float64) / 1000)
 
 
-def pct(part: npt.ArrayLike, whole: npt.ArrayLike) -> Quantity:
-    """Returns shares in percent; NaN if the whole is 0."""
+def pct(part: npt.ArrayLike, whole: npt.ArrayLike, of: str = "") -> Quantity:
+    """Returns shares in percent, `of` what if the heading is to say it; NaN if the whole is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
-    return Quantity("%", ratio(100 * part, whole, where=whole != 0))
+    return Quantity(f"% of {of}" if of else "%", ratio(100 * part, whole, where=whole != 0))
 
 
 def ratio(part: npt.NDArray[Any], whole: npt.NDArray[Any], where: Bool | None = None) -> Floats:

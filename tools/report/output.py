@@ -105,7 +105,7 @@ def _short_table(report: Report) -> Table | None:
     """Returns how each device spent the run; without a device the phases of the host's steps."""
     names = ("temporal_breakdown", "critical_path_replay", "communication_computation_overlap", "host_phases")
     devices, path, overlapping, phases = map(report.tables.get, names)
-    clock = "" if report.is_of_recording else " (the recorded one; the verdict is about the unprofiled run)"
+    clock = "" if report.is_of_recording else "recorded "
     if not devices or not path:
         return _phases(phases, clock) if phases is not None else None
     # a job that trace-scale made was never measured
@@ -120,7 +120,7 @@ def _short_table(report: Report) -> Table | None:
     shares = [Column(f"{name}_pct", "%", 100 * np.asarray(time) / (run or 1.0)) for name, time in times.items()]
     columns = [*devices.columns[:2], *shares, Column("activities", "", devices["activities"])]
     partly = ", as far as its work was recorded" if report.lost_work else ""
-    return Table("devices", f"How each device spent the run of {time_text(run)}{clock}{partly}", columns)
+    return Table("devices", f"How each device spent the {clock}run of {time_text(run)}{partly}", columns)
 
 
 def _phases(table: Table, clock: str) -> Table:
@@ -129,7 +129,7 @@ def _phases(table: Table, clock: str) -> Table:
     pct = {name: 100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1) for name in PHASES}
     titles = ("python" if name == "between_ops" else name for name in PHASES)
     shares = [Column(title, "", np.round(of, 1)) for title, of in zip(titles, pct.values(), strict=True)]
-    title = f"Time of the host by phase of each step, in % (python: between ops){clock}"
+    title = f"Time of the host by phase of each {clock}step, in % (python: between ops)"
     return Table(table.name, title, [*table.columns[:2], Column("time", "ms", time / 1000), *shares])
 
 

@@ -54,7 +54,7 @@ def test_a_run_without_a_device_says_so_once_and_shows_the_host(tmp_path, capfd)
 def test_the_sentences_name_what_limits_the_run(training_report: Report) -> None:
     report = training_report
     assert report.verdict.startswith("Computation limits the run: 78 % of the critical path. ")
-    assert report.verdict.endswith("Hiding that communication would save up to 19 %, 863.3 µs.")
+    assert report.verdict.endswith("Hiding that communication would save up to 19 %.")
     tables = report.tables | {"ranks": report.ranks}
     said = facts(tables)
     assert said[0] == "116 kernels, 8 communications, 2 copies and sets ran on 2 devices, 400 host ops on 2 ranks."
