@@ -155,7 +155,7 @@ ABSURD = {
     "a million nodes without content": METADATA + bytes(MB),
     "forty thousand nodes of one id": METADATA + message(ID) * 40_000,
     "a node of twenty thousand attributes": METADATA + message(ID, b"\x52\x00" * 20_000),
-    "a node of twenty thousand unknown fields": METADATA + message(ID, b"\xf8\x07\x01" * 20_000),
+    "a node of ten thousand unknown fields": METADATA + message(ID, b"\xf8\x07\x01" * 10_000),
     "attributes in attributes": METADATA + message(ID, b"\x52" * MB),
     "a node that depends on itself a million times": METADATA + message(ID, b"\x2a" + varint(MB) + b"\x01" * MB),
     "numbers that never end": METADATA + message(ID, b"\x2a" + varint(MB) + b"\xff" * MB),
@@ -200,7 +200,7 @@ def test_what_decompresses_without_end_is_refused(tmp_path, monkeypatch, reader,
 # Commands
 
 
-@pytest.mark.parametrize("hostile", ["a name of 8 GB", "a length of 2 GB", "attributes in attributes"])
+@pytest.mark.parametrize("hostile", ["a name of 8 GB", "a length of 2 GB"])
 @pytest.mark.parametrize(
     ("main", "options"),
     [

@@ -59,7 +59,7 @@ def test_what_can_be_read_is_used_a_refusal_is_one_line_and_what_is_said_is_in_t
     assert [line for line in found.lines if line.split()[0] in ("oddities", "dropped", "note")] == said
 
 
-@each_damage
+@pytest.mark.parametrize("damage", DAMAGES[::3], ids=lambda damage: damage.what)
 def test_strict_refuses_damage_and_nothing_else(damage: Damage) -> None:
     found = link_damaged(damage, "--strict")
     assert len(found.lines) == 1 or not found.exit

@@ -49,7 +49,7 @@ from benchmarks.programs import NAMED, RANDOM, build_job
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
-SEVERAL = TRACES[::4]
+SEVERAL = TRACES[::8]
 """Of those that trace-link tells of, these are built: trace-build hands on what it is told of a rank."""
 each_lie = pytest.mark.parametrize("lie", [pytest.param(lie, id=lie.what) for lie in TRACES])
 
@@ -110,7 +110,7 @@ def contradictions_below(folder: Path) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize("job", sorted({*NAMED, RANDOM}))
+@pytest.mark.parametrize("job", [*NAMED[::4], RANDOM])
 def test_nothing_is_said_of_generated_jobs(tmp_path: Path, job: str) -> None:
     write_traces(simulate(build_job(job, steps=1, layers=2)), tmp_path)
     assert contradictions_below(tmp_path) == []
@@ -237,7 +237,7 @@ def test_a_clock_that_is_not_off_is_right_however_short_the_recording() -> None:
     assert apart(0) is None
 
 
-@pytest.mark.parametrize("by_us", [-5_000, -50, 0, 50, 5_000])
+@pytest.mark.parametrize("by_us", [-50, 0, 5_000])
 @pytest.mark.parametrize("run", ["attention_bf16", "copies_pageable", "decoding", "sharded", "streams"])
 def test_a_step_of_the_clock_in_the_middle_of_a_capture_is_said_with_its_place_and_size(run: str, by_us: int) -> None:
     device = read_device_trace(DATA / "gpu" / run / "device_rank0.json.gz")

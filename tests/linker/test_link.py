@@ -336,8 +336,8 @@ def pairs_of(folder: Path) -> list[tuple[Path | None, Path]]:
 
 
 def check_pairs(folder: Path) -> None:
-    """Of all pairs where tests are thorough, else of every eighth one."""
-    for number, (host, device) in enumerate(pairs_of(folder)[:: 1 if settings.default.max_examples > 100 else 8]):
+    """Of all pairs where tests are thorough, else of every sixteenth one."""
+    for number, (host, device) in enumerate(pairs_of(folder)[:: 1 if settings.default.max_examples > 100 else 16]):
         traces = read_host_trace(str(host)) if host else None, read_device_trace(str(device))
         assert contradictions_in_traces(*traces) == [], device
         assert lost_rows(*traces) == {}, device

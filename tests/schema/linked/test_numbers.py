@@ -113,11 +113,12 @@ def test_no_command_stumbles_over_a_text_in_a_text(tmp_path, capsys, field):
     if path is device:
         command(trace_link, device, "-o", tmp_path / "device.json")
         command(trace_merge, device, "-o", tmp_path / "merged.json")
+        command(trace_report, host, device, "--json", "--only", "collectives_over_ranks", "memory_timeline")
+    else:
+        command(trace_build, tmp_path / "traces", "-o", tmp_path / "graphs", "--jobs", 1)
     if (tmp_path / "device.json").exists():
         command(trace_convert, tmp_path / "device.json", "-o", tmp_path / "graph.et")
     command(trace_diagnose, tmp_path / "traces")
-    command(trace_report, host, device, "--json", "--only", "collectives_over_ranks", "memory_timeline")
-    command(trace_build, tmp_path / "traces", "-o", tmp_path / "graphs", "--jobs", 1)
 
 
 def noted(tmp_path: Path, file: int, field: str, text: str) -> dict[str, int]:

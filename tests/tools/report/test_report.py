@@ -365,8 +365,8 @@ SAMPLES = sorted(
     path.parent.relative_to(DATA).as_posix()
     for pattern in ("*/device_rank0.json.gz", "gpu/*/device_rank0.json.gz")
     for path in DATA.glob(pattern)
-)[:: 1 if settings().max_examples > 100 else 8]
-"""Each eighth one, unless tests are thorough."""
+)[:: 1 if settings().max_examples > 100 else 16]
+"""Each sixteenth one, unless tests are thorough."""
 REAL = [
     "dlrm_8gpu", "captures/ddp_gloo", "captures/mlp_attn", "critical_path/event_sync.json.gz", "simple_add",
     *(f"device_only/{name}.json.gz" for name in ("a100_nccl_rank0_of_2", "h100_bert", "mi210_gpu_only", "mi300_bert")),
