@@ -206,7 +206,7 @@ def other_shapes(host: HostTrace, device: DeviceTrace, match: Match) -> list[Con
         sides = (json_value(inputs[node]) or {}).get("shapes"), json_value(shapes[row].encode())
         pairs = zip(*(side if isinstance(side, list) else [] for side in sides), strict=False)
         # versions write lists of tensors, which are no lists of numbers, in several ways
-        known = [pair for pair in pairs if all(map(integer_list, pair))]
+        known = [pair for pair in pairs if integer_list(pair[0]) and (pair[0] == pair[1] or integer_list(pair[1]))]
         count += bool(known)
         differing += [f"{device.ops.name[row]}, {left} and {right}" for left, right in known if left != right][:1]
     # other steps may have batches of other sizes

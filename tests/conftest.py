@@ -45,7 +45,7 @@ LONGEST = [
     "cli/test_link_and_convert.py", "linker/test_link.py", "integration/test_job_communication.py",
     "tools/test_terminal.py", "property/test_random_jobs.py", "integration/test_device_time.py", "docs/test_formats.py",
     "schema/graph/test_json_files.py", "tools/generate/test_machine.py", "converter/targets/test_goal_job.py",
-    "converter/test_rewiring.py", "integration/test_windows.py", "linker/waits/test_candidates.py",
+    "compat/test_nsight.py", "integration/test_merged.py", "integration/test_groups.py",
 ]  # fmt: skip
 """Files that take longest, the longest first: begun last, one process would wait for the other. `make test-fast` leaves
 them out.

@@ -40,7 +40,7 @@ V1, V3 = Generation.V1, Generation.V3
 BOTH = (V1, V3)
 ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
 MANY_RANKS = ["halo", "uneven", "dlrm", "moe_dp"]
-"""Jobs that exchange the most different things. Every job runs with two ranks, and two that were scaled with sixteen."""
+"""Jobs that exchange different things. Every job runs with two ranks, and two that were scaled with sixteen."""
 WITH_HOST = [*zip((*ALONE, *TOGETHER), cycle((True, False)))]
 """Every second job, where its host blocks on the device; the others where it does not."""
 HOST = pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])

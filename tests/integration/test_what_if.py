@@ -55,7 +55,9 @@ def run_of(name: str) -> Run:
 @cache
 def outcomes_of(name: str) -> dict[Change, Outcome]:
     base, every = what_if.CHANGES[:1], settings().max_examples > 100
-    return true_outcomes(job_of(name), what_if.CHANGES if every else [*base, what_if.CHANGES[4], *what_if.CHANGES[8:15:2]])
+    return true_outcomes(
+        job_of(name), what_if.CHANGES if every else [*base, what_if.CHANGES[4], *what_if.CHANGES[8:15:2]]
+    )
 
 
 @cache
@@ -323,7 +325,9 @@ MOST_DROPPED = {
 """The records of each folder and rank that may stay unresolved, and why; others have none."""
 
 
-@pytest.mark.parametrize(("run", "rank"), sorted({*MOST_DROPPED, *PAIRS[:: 1 if settings().max_examples > 100 else 12]}))
+@pytest.mark.parametrize(
+    ("run", "rank"), sorted({*MOST_DROPPED, *PAIRS[:: 1 if settings().max_examples > 100 else 12]})
+)
 def test_captures_of_a_gpu(run: str, rank: int) -> None:
     linked = link_files(*(DATA / "gpu" / run / f"{side}_rank{rank}.json.gz" for side in ("host", "device")))
     report, allowed = linked.report, MOST_DROPPED.get((run, rank), {})

@@ -174,7 +174,7 @@ def checked(report: BuildReport) -> None:
     assert not any(Change.WITHOUT_PARTNER in rank.target for rank in report.ranks)
 
 
-@pytest.mark.parametrize("torch", ["2.1", "2.4", "2.13"])
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
 @pytest.mark.parametrize("seed", range(2))
 def test_any_job_is_agreed_on_replayed_and_played(tmp_path: Path, torch: str, seed: int) -> None:
     (tmp_path / "traces").mkdir()
