@@ -98,7 +98,7 @@ class InputKind(FileKind, Enum):
         "the one that the PyTorch profiler wrote, or a rocpd database",
     )  # fmt: skip
     DETAIL = "a detail trace", "detail traces", None, "the one that execgraph.capture wrote for modules or memory"
-    MERGED = "a device trace of several ranks", "device traces of several ranks in one", Remedy.LINK_RANK
+    MERGED = "a device trace of several ranks", "device traces of several ranks each", Remedy.LINK_RANK
     LINKED = "a linked trace", "linked traces", Remedy.CONVERT, Words("one that ", Remedy.WRITE_LINKED, " wrote")
     GRAPH = "a graph", "execution graphs", Remedy.REPLAY, Words("one that ", Remedy.WRITE_GRAPH, " wrote")
     GRAPH_JSON = (

@@ -335,8 +335,9 @@ def find_pairs(
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
     if not devices and not pairs.failures:
         others = list_counts(" but ", {InputKind.HOST.plural: len(hosts), **pairs.skipped})
-        remedy = "build each alone" if len(files.merged) > 1 else "put a Kineto trace of each rank there"
-        raise NoDeviceTraceError(f"{folder}: holds no device trace{others}; {remedy}")
+        is_merged = len(files.merged) > 1
+        remedy = ("give each alone to ", Remedy.BUILD) if is_merged else ("put a Kineto trace of each rank there",)
+        raise NoDeviceTraceError(f"{folder}: holds no device trace{' of one rank' * is_merged}{others}; ", *remedy)
     host_of = hosts_of(devices, hosts)
     near_hosts, near_devices = _nearest_among(hosts), _nearest_among(devices)
     try:
