@@ -213,9 +213,7 @@ def test_ranks_can_be_removed_by_the_command(built: Built, tmp_path: Path, run_s
 # the truth
 
 
-@pytest.mark.parametrize(
-    ("job", "machine"), [("moe_dp", ()), ("ddp", (DRAWN, 1)), ("pipeline_dp", (UNDISTURBED, 0, True))]
-)
+@pytest.mark.parametrize(("job", "machine"), [("ddp", (DRAWN, 1)), ("pipeline_dp", (UNDISTURBED, 0, True))])
 def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(job, machine, monkeypatch):
     monkeypatch.setattr(accuracy, "TO", (8,))
     for scaled in measure(Traced(job, FROM[job][0], *machine)):
