@@ -22,7 +22,7 @@ from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, 
 
 NO_KERNELS = "no kernel computes anything"
 FROM_CACHE = "cache"
-PARTLY_COUNTED = "at least: the operations of some kernels are unknown; counted is the share of the time in the others"
+PARTLY_COUNTED = "at least: the operations of some kernels are unknown; counted: the time of the others"
 KERNEL_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel")
 OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
 FLOPS = {
@@ -127,12 +127,9 @@ def _note(work: _Work) -> str:
     kernels = work.kernels
     is_known = (kernels.operations != ABSENT) & (kernels.bytes != ABSENT)
     share = 100 * kernels.time[is_known].sum() / max(int(kernels.time.sum()), 1)
-    notes = [f"the work of {is_known.sum():,} of {len(is_known):,} kernels is known, {share:.1f} % of their time"]
+    notes = [f"work known of {is_known.sum():,} of {len(is_known):,} kernels, {share:.1f} % of their time"]
     if cached := int((1e9 * np.nan_to_num(work.roof.memory) > kernels.time).sum()):
-        notes.append(
-            f"{cached:,} kernels move more bytes than memory can: what they read came from a cache, which bounds their op "
-            "instead of memory where its kernels together are faster than memory"
-        )
+        notes.append(f"caches serve {cached:,} of them")
     named = {number: f"{number} ({name or 'no name recorded'})" for number, name in work.devices.items()}
     for number, factor in work.beyond.items():
         wrong = "the peak is of another device or the shapes of ops are wrong, and no share of it is given"

@@ -30,10 +30,8 @@ GIGA = 1e9
 NO_COUNTERS = "nothing was launched and no copy's bytes were recorded"
 RECORDED, BY_TENSORS = "allocators", "tensors"
 NOTHING = "allocations were not recorded (profile_memory=True), nor the identities of tensors (a host trace)"
-NOTE_BY_TENSORS = (
-    "from the tensors that ops name, each storage from the op that made it to the last that names it, or throughout if "
-    "it was there before: "
-)
+NOTE_BY_TENSORS = "from tensors of ops: "
+"""Each storage lives from the op that made it to the last that names it, or throughout if it was there before."""
 NOT_RECORDED, NEGATIVE = (
     "allocations were not recorded (profile_memory=True)",
     "the totals that were recorded are negative",

@@ -25,7 +25,7 @@ from ...schema.errors import DataError
 from ...schema.graph import Change, ConvertReport, ExecutionGraph
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
-from ...schema.reasons import LEFT_OUT, Reason, from_json, to_json
+from ...schema.reasons import LEFT_OUT, AnyReason, Reason, from_json, in_words, to_json
 from ..terminal import list_names, rank_rows, summary_line
 from .cross_rank import ranks_in_words
 from .rank_comms import RankComms
@@ -209,12 +209,15 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     """Returns a line per rank, of many ranks one for those alike; those of `unchanged` were up to date."""
     ranks = list(ranks)
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status) for rank in ranks)
-    by_reason: dict[str, list[str]] = defaultdict(list)
+    by_reason: dict[AnyReason, list[str]] = defaultdict(list)
     for rank in ranks:
-        for reason, count in rank.link.dropped.but(LEFT_OUT).in_words().items() if rank.link else ():
+        # what is left out of the device trace, as steps that warm up, nobody misses in the table
+        for reason, count in rank.link.dropped.but(LEFT_OUT - {Reason.HOST_OPS_OUTSIDE}).items() if rank.link else ():
             by_reason[reason].append(f"{count} of rank {rank.rank}")
-    dropped = [summary_line("dropped", f"{reason}: {_shown(counts)}") for reason, counts in sorted(by_reason.items())]
-    return "\n".join([*rank_rows(HEADINGS, rows, alike=["status"]), *dropped])
+    said = sorted((in_words(reason), reason in LEFT_OUT, _shown(counts)) for reason, counts in by_reason.items())
+    dropped = [summary_line("dropped", f"{words}: {counts}") for words, is_outside, counts in said if not is_outside]
+    left_out = [summary_line("left out", f"{words}: {counts}") for words, is_outside, counts in said if is_outside]
+    return "\n".join([*rank_rows(HEADINGS, rows, alike=["status"]), *dropped, *left_out])
 
 
 def time_lines(report: BuildReport) -> Iterator[str]:
@@ -258,7 +261,7 @@ def _row(rank: RankSummary, status: str) -> tuple[str, ...]:
     if link is None or convert is None:
         return (str(rank.rank), *["-"] * (len(HEADINGS) - 2), status)
     counts = (
-        rank.rank, link.host_ops, link.matched, link.activities, link.linked,
+        rank.rank, link.host_ops or link.device_ops, link.matched if link.matched_by else "-", link.activities, link.linked,
         sum(link.dropped.but(LEFT_OUT).values()), convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)

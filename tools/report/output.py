@@ -144,7 +144,7 @@ def tables_text(report: Report) -> str:
 
 def as_text(table: Table, widest: int = WIDEST) -> str:
     """Returns the title, the note, and the first ROWS rows of a table, without columns of which nothing is known."""
-    lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
+    lines = [_wrapped(table.title + (f" ({table.note})" if table.note else ""), "  ")]
     if len(table):
         rows = zip(*(_cells(column, widest) for column in table.columns if not column.is_empty), strict=True)
         lines += [f"  {'  '.join(row).rstrip()}" for row in rows]

@@ -79,7 +79,7 @@ def test_kernels_of_unknown_work_are_there_by_name_with_their_time_alone() -> No
     table = tables_of(RankTrace(0, link_run(run())), **GIVEN)["efficiency"]
     row = by_op(table)["mine", 1]
     assert (row["time"], row["speed"], row["bandwidth"], row["bound"]) == (60, None, None, "")
-    assert "the work of 6 of 7 kernels is known, 90.6 % of their time" in table.note
+    assert "work known of 6 of 7 kernels, 90.6 % of their time" in table.note
 
 
 @pytest.mark.parametrize(

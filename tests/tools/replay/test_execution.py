@@ -633,7 +633,9 @@ def test_a_batch_of_another_process_is_there_when_it_is_there() -> None:
         False,
     ]
     # of 30 µs that each step has less to do it waits 29 longer
-    assert "The loop then waits longer for its data" in answer(replay(graph, ["aten::mm=0"]), [parse_scale("aten::mm=0")])
+    assert "The loop then waits longer for its data" in answer(
+        replay(graph, ["aten::mm=0"]), [parse_scale("aten::mm=0")]
+    )
 
 
 def test_the_factor_is_for_the_rest_of_the_host() -> None:
