@@ -317,8 +317,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     sentences = [f"If {_condition(scale)}, {what} would {outcome}."]
     sentences += filter(None, [limit_of_gain(replay, scale) if is_faster else ""])
     if makespan is not None and not makespan.is_clear:
-        reason = makespan.reason
-        sentences.append(f"{reason[:1].upper()}{reason[1:]}.")
+        sentences.append(f"{makespan.reason[:1].upper()}{makespan.reason[1:]}.")
     if offset is not None:
         text, makespan_text = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
