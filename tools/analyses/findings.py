@@ -77,7 +77,7 @@ def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
     """Returns the gain of all findings together if their gains overlap, so that they cannot be added; else None."""
     gains = [finding.gain for finding in findings if finding.gain is not None]
     factors = [gain.factor for gain in gains if gain.factor is not None]
-    if len(factors) < 2:
+    if len(factors) < max(len(gains), 2):  # of some no replay tells the gain
         return None
     removed = np.zeros(len(job.work.source), np.bool_)
     for gain in gains:

@@ -191,7 +191,7 @@ def crowded_cores(job: Job) -> Iterator[Finding]:
     if job.is_on_device or run is None or not run.is_crowded:
         return
     own, others = (us / run.step_without_profiler_us for us in (run.own_cpu_us, run.others_cpu_us))
-    share = others / (own + others)
+    share = run.lost_share
     # how much of the share the loop would use is not known, so the middle stands for it
     gain = Gain(share * job.length_us / 2, 50 * share, least_us=0.0, most_us=share * job.length_us, steps=run.steps)
     shares = len(waits_of(job.recorded.work)[0]) > 0

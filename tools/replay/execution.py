@@ -41,7 +41,7 @@ class MakespanRange(NamedTuple):
     `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
     "" without such waits. `models` is in how many ways the cost of recording may have come about, `noise_pct` by how
     much steps without a profiler differ, and `off_pct` by how much an unchanged replay is off them. Where a loader's
-    processes share `cores` with the loop, in one bound all that computes keeps them as busy as before.
+    processes share `cores` with the loop, one bound has them take as much of a step as they may.
 
     >>> import execgraph as eg
     >>> answer = eg.link("tests/data/training", rank=0).to_graph().what_if({"class:computation": 0.5})
@@ -250,9 +250,8 @@ def _of_models(job: Workload, between: MakespanRange, times: tuple[int, int], sc
 
 
 def _sharing_cores(job: Workload, scale: Sequence[Scale]) -> float:
-    """Returns how many times as long a changed step takes if all cores stay as busy; 0 where no loader shares them.
-
-    What computes changes with the nodes of the loop, and what the loader's processes do with its factor.
+    """Returns how many times as long a changed step takes if other processes take as much of it as they may; 0 where no
+    loader shares the cores. The rest changes with the nodes of the loop, and what they take with the loader's factor.
     """
     run, loader = job.recording, waits_of(job)[0]
     if not run or not run.is_crowded or not len(loader):
@@ -264,8 +263,7 @@ def _sharing_cores(job: Workload, scale: Sequence[Scale]) -> float:
         time[rows].sum() / max(job.duration_ns[rows].sum(), 1)
         for time, rows in zip(after, (of_loop, loader), strict=True)
     )
-    cpu_us = run.own_cpu_us, run.others_cpu_us
-    return float((own * cpu_us[0] + others * cpu_us[1]) / sum(cpu_us))
+    return float(own * (1 - run.lost_share) + others * run.lost_share)
 
 
 def noise_around(noise_pct: float, before: float, after: float) -> float:

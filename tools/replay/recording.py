@@ -127,6 +127,14 @@ class Recording(msgspec.Struct, frozen=True):
         return self.others_cpu_us > OTHERS * whole_us and self.own_cpu_us + self.others_cpu_us > ALL_BUSY * whole_us
 
     @property
+    def lost_share(self) -> float:
+        """Which share of a step other processes take at most: what they have of the cores' busy time, or what they
+        compute, up to half. Threads that wait for each other at the end of an op all wait for one that shares its core.
+        """
+        others_us, step_us = self.others_cpu_us, self.step_without_profiler_us
+        return max(others_us / (self.own_cpu_us + others_us), min(others_us / step_us, 0.5)) if self.is_crowded else 0.0
+
+    @property
     def is_known(self) -> bool:
         """Whether the run without a profiler is known."""
         return bool(self.models)

@@ -168,7 +168,7 @@ def test_other_processes_that_keep_the_cores_of_a_loop_busy_are_named() -> None:
     g.metadata |= {"cores": 2, "own_cpu_ns": 110_000, "others_cpu_ns": 80_000}
     found = titled(find(built(g.build(), tables={})), "take cores from the loop")
     assert found.title == "Other processes, the data loader's among them, take cores from the loop"
-    assert found.gain is not None and found.gain.share == "21 % (0 to 42 %)"
+    assert found.gain is not None and found.gain.share == "25 % (0 to 50 %)"
     assert found.evidence == "of 2 cores the loop kept 1.1 busy, and other processes 0.8"
 
 
