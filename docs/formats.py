@@ -45,8 +45,8 @@ WORDS = {
 GRAPH = """
 A graph file (`graph.0.et`) contains what a rank ran, as nodes, and what each node waited for. To look into one, turn it
 into [JSON](#the-json-form) with `trace-jsonize graph.0.et -o graph.0.json`, or load it in Python with
-`execgraph.read_graph`. The lists below explain every [field](#fields-of-a-node), [attribute](#attributes) and key of
-the [metadata](#metadata).
+`execgraph.read_graph`. The lists below explain [fields](#fields-of-a-node), [attributes](#attributes) and
+[metadata](#metadata).
 
 ## What a file contains
 

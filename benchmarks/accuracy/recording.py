@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.schema.graph import STEPS, ExecutionGraph
@@ -42,18 +41,6 @@ REPAIRED = (
     ("faults", "faults_pageable", "pageable"),
 )
 """A job, the same with something repaired, and a part of the title of the finding of `trace-report` that offers to."""
-OTHER_JOB = (
-    ("attention_bf16", "attention_bf16_batch128"),
-    ("attention_bf16", "attention_fp32"),
-    ("attention_bf16", "attention_memory"),
-    ("attention_bf16", "language_model"),
-    ("attention_bf16", "compiled"),
-    ("convolutions_batch128", "convolutions_fp32"),
-    ("small", "small_synchronised"),
-    ("small", "decoding"),
-    ("small", "streams"),
-)
-"""The job that was measured, and one whose recording is replayed with the model of the host of that one."""
 
 
 class Capture(NamedTuple):
@@ -122,13 +109,6 @@ def _without(name: str, title: str, *, is_measured: bool) -> list[float]:
     return [(job.length_us - gain) / capture_of(name).graph.number(STEPS, 1) for gain in gains]
 
 
-def other_job(measured: str, other: str) -> list[str]:
-    """Returns a row for a recording that is replayed with the model of the host of another job."""
-    model, capture = capture_of(measured).recording.models[0], capture_of(other)
-    as_measured = msgspec.structs.replace(capture.recording, models=(model,))
-    return _row(measured, other, model.text, capture.recording.step_us, capture.step_us(as_measured))
-
-
 def _row(job: str, other: str, change: str, recorded_us: float, *predicted_us: float) -> list[str]:
     """Returns a row with one prediction, or with two between which the time should lie."""
     true_us = json.loads((CAPTURES / "measured.json").read_text())[other]["median"]
@@ -178,8 +158,6 @@ def main() -> None:
     names = sorted(path.parent.name for path in CAPTURES.glob("*/host_rank0.json.gz") if path.parent not in several)
     columns = ["job", "as recorded, ms", "without profiler, ms", "replay off by %"]
     print("The run without a profiler\n", *markdown(columns, [unchanged(name) for name in names]), sep="\n")
-    head = ["measured", "recorded", *head[2:]]
-    print("The host of another job\n", *markdown(head, [other_job(*pair) for pair in OTHER_JOB]), sep="\n")
 
 
 if __name__ == "__main__":

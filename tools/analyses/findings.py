@@ -127,7 +127,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
             said += f"{WORDS[limit][1]} twice as fast would save {gain.share}, {gain.time}."
         else:
             said += f"{best.title}. {_saves(best)}"
-            said += _rest(job, gain, findings) if limit is NodeClass.HOST and job.is_on_device else ""
+            said += _rest(job, findings) if limit is NodeClass.HOST and job.is_on_device else ""
         # slow calls may not recur, so they come second
         slow = next((each for each in findings if each.gain and each.what is Found.PAUSES), None)
         if slow and slow.gain and slow.gain.us > ((best and best.gain) or gain).us:
@@ -181,16 +181,14 @@ def _phases(job: Job) -> str:
     return ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
 
 
-def _rest(job: Job, gain: Gain, findings: Sequence[Finding]) -> str:
+def _rest(job: Job, findings: Sequence[Finding]) -> str:
     """Returns what the host does while devices are idle, if findings explain little of that; else ""."""
     gained_pct = sum(finding.gain.limits_pct[1] for finding in findings if finding.gain)
     if gained_pct >= LEAST_EXPLAINED * (100 - job.busy_pct):
         return ""
     phases = _phases(job) if job.recording is None else ""
     spent = f", whose time is {phases}" if phases else ""
-    return (
-        f" The rest of the idle time goes to other work of the CPU{spent}; a CPU twice as fast would save {gain.share}."
-    )
+    return f" The rest of the idle time goes to other work of the CPU{spent}."
 
 
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
