@@ -156,7 +156,6 @@ class Recording(msgspec.Struct, frozen=True):
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
         said = ["a step took {} recorded, {} unprofiled".format(*times), TEXTS[self.cause].format(pause=self.pause)]
         said += ["how much was not measured, so a typical cost of an op stands in"] if self.is_typical else []
-        said += [f"the loop waits for its data for {time_text(self.data_wait_us)} of it"] if self.data_wait_us else []
         others = self.others_cpu_us / self.step_without_profiler_us
         said += [f"other processes kept {others:.1f} of {self.cores} cores busy"] if self.is_crowded else []
         return "; ".join(filter(None, [*said, self.mismatch]))

@@ -644,7 +644,6 @@ def test_the_factor_is_for_the_rest_of_the_host() -> None:
     assert found is not None
     assert (found.cause, found.data_wait_us, found.steps) == (Cause.HOST_SLOWED, 0.06, 2)
     assert found.models[0].host_factor == pytest.approx(0.5, abs=0.02)
-    assert found.text.endswith("; the loop waits for its data for 0.1 µs of it")
 
 
 def test_what_processes_of_a_loader_leave_of_the_cores_widens_the_range() -> None:
