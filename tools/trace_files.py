@@ -336,7 +336,8 @@ def find_pairs(
     if not devices and not pairs.failures:
         others = list_counts(" but ", {InputKind.HOST.plural: len(hosts), **pairs.skipped})
         is_merged = len(files.merged) > 1
-        remedy = ("give each alone to ", Remedy.BUILD) if is_merged else ("put a Kineto trace of each rank there",)
+        each = ("give each alone to ", Remedy.BUILD, ", and its graphs to ", Remedy.REPORT)
+        remedy = each if is_merged else ("put a Kineto trace of each rank there",)
         raise NoDeviceTraceError(f"{folder}: holds no device trace{' of one rank' * is_merged}{others}; ", *remedy)
     host_of = hosts_of(devices, hosts)
     near_hosts, near_devices = _nearest_among(hosts), _nearest_among(devices)

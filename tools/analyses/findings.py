@@ -59,7 +59,7 @@ WORDS = {
 }
 """How a verdict names what limits a run, what would be faster, and what is left."""
 ODD_RUNS = {
-    Cause.SLOWER_BEFORE: "It was slower than the recorded run, so the machine was busier or the job not warm: record again.",
+    Cause.SLOWER_BEFORE: "Its ops were slower than the recorded ones, so the machine was busier or the job not warm: record again.",
     Cause.HELD_UP: "Something held the recorded steps up, so gains are uncertain: record again.",
 }
 GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
@@ -160,7 +160,7 @@ def _saves(finding: Finding) -> str:
 
 def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
     if not job.is_on_device:
-        phases = _phases(job)
+        phases = _phases(job) if job.work.unprofiled is None else ""  # their times are of the recorded run
         return f"All work is on the CPU{phases and f': {phases}'}"
     if limit is NodeClass.HOST:
         word = "GPU" if job.is_on_gpu else "device"

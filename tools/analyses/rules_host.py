@@ -3,6 +3,7 @@
 A copy back to the host is a wait for a result, whatever memory it goes to.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -27,7 +28,7 @@ FEW_AT_ONCE = 8
 """What launches more activities at once launches a CUDA graph."""
 INTERRUPTION = 10
 """Host work of more than so many times the median before a launch is something else than launching."""
-TWICE_AS_FAST = 0.5
+TWICE_AS_FAST, WAITS = 0.5, 0.2
 VIEW, ALLOCATES = "-> Tensor(a)", "aten::empty"
 """How schemas of views end, and how names of ops that only get memory begin."""
 FEWEST_CALLS = 5
@@ -111,7 +112,12 @@ def data_loader(job: Job) -> Iterator[Finding]:
     if not job.is_on_device:
         # the batch is then loaded by cores that compute, unless one is idle
         gain = gain._replace(least_us=0.0, most_us=max(gain.us, gain.most_us or 0.0))
+    named = np.unique(
+        job.names.codes[in_loader & job.names.where(lambda name: replays.LOADER.search(name) is not None)]
+    )
+    names = "|".join(re.escape(job.names.table[code].partition("#")[0]).replace("\\ ", " ") for code in named)
     values = {
+        "spec": f"{'' if is_ahead else replays.UNDER}{names if len(named) == 1 else f'({names})'}=0",
         "advice": Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
         "time": gain.in_its_unit(times_us[longest]),
         "rank": job.rank_named(longest),
@@ -188,7 +194,8 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
 def crowded_cores(job: Job) -> Iterator[Finding]:
     """Finds whether other processes keep cores busy that a loop on a CPU could use. Their share bounds the gain."""
     run = job.work.unprofiled
-    if job.is_on_device or run is None or not run.is_crowded:
+    # while the loop waits for its data, nobody takes its cores
+    if job.is_on_device or run is None or not run.is_crowded or run.data_wait_us > WAITS * run.step_without_profiler_us:
         return
     own, others = (us / run.step_without_profiler_us for us in (run.own_cpu_us, run.others_cpu_us))
     share = run.lost_share

@@ -3,7 +3,7 @@
 from .calls import LOADER, OPTIMIZER, UNRECORDED, Calls, HostOps, Phase, calls_of, phase_intervals, phases_of
 from .changed_graphs import changed_graphs
 from .changes import (
-    SCALABLE, Bound, Changes, Kernels, Roofline, Scale, device_peaks, given_changes, kernels_of, matched, parse_scale,
+    SCALABLE, UNDER, Bound, Changes, Kernels, Roofline, Scale, device_peaks, given_changes, kernels_of, matched, parse_scale,
     recorded_peaks, roofline, scale_nodes, scale_workload,
 )  # fmt: skip
 from .critical_path import (

@@ -6,6 +6,7 @@ peaks is bound by compute, else by memory. Measured time does not count: other t
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -24,6 +25,7 @@ from ...schema.errors import Remedy, RequestError, Spelled, nearest
 from ...schema.graph import DEVICE_NAME, STEP_START, Delay, DependencyKind, ExecutionGraph
 from ...schema.linked import FOREVER, LONGEST_RECORDING
 from ...schema.machine import LONGEST
+from ..terminal import list_names
 from .calls import Phase, calls_of, phases_of, within
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
 
@@ -31,7 +33,7 @@ UNKNOWN_DEVICE = Peak(*[0.0] * len(Peak._fields))
 TF32 = re.compile(r"tf32|xf32|_s1688|_s161616|tensorop_s\d", re.IGNORECASE)
 """How cuBLAS, CUTLASS, cuDNN and hipBLASLt name kernels that compute with fp32 operands on the matrix engines."""
 Factors = npt.NDArray[np.float64]
-RANKS_NAMED = 8
+RANKS_NAMED, NAMES_SHOWN, NAME_SHOWN = 8, 3, 40
 SCALABLE = {
     kind.label: kind
     for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY, NodeClass.DELAY)
@@ -236,21 +238,19 @@ class Scale:
 
 
 class Matched(msgspec.Struct, frozen=True):
-    """What a change applies to: how many nodes, and how long they took when recorded (µs)."""
+    """What a change applies to: how many nodes, how long they took when recorded (µs), and their names if several."""
 
     spec: str
     nodes: int
     time_us: float
-
-    @property
-    def text(self) -> str:
-        """Says how many nodes, and how long they took."""
-        return f"{self.nodes:,} {self.of_spec}"
+    names: list[str] = []
 
     @property
     def of_spec(self) -> str:
         """Says after a number of nodes by what they were chosen, and how long they took."""
-        return f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} recorded)"
+        names = list_names([columns.shortened(name, NAME_SHOWN) for name in self.names], NAMES_SHOWN)
+        of_spec = f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} recorded)"
+        return f"{of_spec}: {names}" if names else of_spec
 
 
 Changes = Mapping[str, float | str] | Sequence[Scale | str]
@@ -325,13 +325,18 @@ def _target(selector: str) -> Target:
 
 def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
     """Returns what at least one of the changes applies to."""
-    nodes, time_ns = 0, 0
+    nodes, time_ns, by_name = 0, 0, Counter[str]()
     for graph in graphs:
         classes = node_classes(graph)
         chosen = np.logical_or.reduce([change.matches(graph, classes) for change in changes])
         times_ns = graph.duration_ns + _within_gaps(graph)
         nodes, time_ns = nodes + int(chosen.sum()), time_ns + int(times_ns[chosen].sum())
-    return Matched(", ".join(change.spec for change in changes), nodes, time_ns / 1000)
+        chosen &= graph.name.codes >= 0
+        time_of = np.bincount(graph.name.codes[chosen], times_ns[chosen], len(graph.name.table))
+        by_name.update({graph.name.table[code]: time_of[code] for code in np.flatnonzero(time_of).tolist()})
+    is_by_name = any(isinstance(change.target, re.Pattern | Named) for change in changes) and len(by_name) > 1
+    names = [name for name, _ in by_name.most_common()] if is_by_name else []
+    return Matched(", ".join(change.spec for change in changes), nodes, time_ns / 1000, names)
 
 
 def _within_gaps(graph: ExecutionGraph) -> Ns:

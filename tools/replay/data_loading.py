@@ -23,8 +23,10 @@ PYTORCH_LOADER = re.compile(r"enumerate\(DataLoader\)")
 PINS = re.compile(r"aten::_?pin_memory$")
 """What PyTorch's loader does in a thread of its own with pin_memory=True."""
 OTHER_PROCESSES = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
-TAKEN_NS, FEW = 1_000_000, 2
-"""Taking a batch lasts as long as the loader's shortest call, at most TAKEN_NS if no call takes FEW times as long."""
+TAKEN_NS, ALL_MAY_WAIT_NS, FEW = 10_000_000, 1_000_000, 2
+"""Taking a batch lasts as long as the loader's shortest call: at most TAKEN_NS, in which 100 MB are copied, and
+ALL_MAY_WAIT_NS if no call takes FEW times as long.
+"""
 WAITED_SHARE = 0.05
 """A call waits that takes more than FEW times as long as taking does, on a thread of which that is a larger share."""
 
@@ -62,7 +64,8 @@ def waits_of(work: Workload) -> tuple[Rows, Int64, Ns, Bool]:
     thread = np.searchsorted(begin, np.arange(len(row)), side="right") - 1
     recorded = (work.measured_end_ns - work.measured_start_ns)[row]
     least, most = (limit.reduceat(recorded, begin)[thread] for limit in (np.minimum, np.maximum))
-    taken = np.minimum(np.where(most < FEW * least, np.minimum(least, TAKEN_NS), least), time)
+    taken = np.minimum(least, np.where(most < FEW * least, ALL_MAY_WAIT_NS, TAKEN_NS))
+    taken = np.minimum(taken, time)
     waited = np.where(time > FEW * taken, time - taken, 0)
     total, busy = np.bincount(lane, waited, len(work.lanes)), np.bincount(work.lane, work.duration_ns, len(work.lanes))
     return row, begin[thread], taken, (waited > 0) & (total > WAITED_SHARE * busy)[lane]

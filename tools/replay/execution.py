@@ -74,7 +74,7 @@ class MakespanRange(NamedTuple):
         if self.models > 1:
             reasons.append("how much recording slowed each op is not known exactly")
         if self.noise_pct:
-            reasons.append(f"unprofiled steps differ by {self.noise_pct:.2g} %, and whole runs may by more")
+            reasons.append(f"timed steps are up to {self.noise_pct:.2g} % off their median, and other runs may be more")
         if self.cores:
             reasons.append(f"the loader's processes share {self.cores} cores with the loop")
         if abs(self.off_pct) > CLEAR_PCT:

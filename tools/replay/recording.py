@@ -155,6 +155,8 @@ class Recording(msgspec.Struct, frozen=True):
         """Says how long a step took recorded and unprofiled, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
         said = ["a step took {} recorded, {} unprofiled".format(*times), TEXTS[self.cause].format(pause=self.pause)]
+        is_longer = self.cause is Cause.NOT_SLOWED and self.step_without_profiler_us > SLOWER * self.step_us
+        said += ["its data took longer"] if is_longer else []
         said += ["how much was not measured, so a typical cost of an op stands in"] if self.is_typical else []
         others = self.others_cpu_us / self.step_without_profiler_us
         said += [f"other processes kept {others:.1f} of {self.cores} cores busy"] if self.is_crowded else []
@@ -190,7 +192,7 @@ def recording_of(replay: Replay) -> Recording | None:
     error_pct = 100 * (host.makespan_ns(models[0]) / (step_ns * count) - 1) if models else 0.0
     noise_pct = noise_of(step_ns, slowest.metadata, has_devices=host.has_devices)
     if cause is Cause.SLOWER_BEFORE:  # steps that a profiler records are no shorter by themselves
-        noise_pct = max(noise_pct, 100 * (1 - times_us[0] / times_us[1]))
+        noise_pct = max(noise_pct, 100 * (1 - host.makespan_ns(Model(0.0, 1.0)) / (step_ns * count)))
     known = Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause, error_pct)
     own_us, others_us = (slowest.number(name, 0) / 1000 for name in ("own_cpu_ns", "others_cpu_ns"))
     return msgspec.structs.replace(known, cores=slowest.number("cores", 0), own_cpu_us=own_us, others_cpu_us=others_us)

@@ -371,9 +371,9 @@ def change_text(replay: Replay) -> str:
     decimals = 0 if abs(changes[0]) >= 10 else 2 if 0 < abs(changes[0]) < 0.05 else 1
     text, *between = (f"{change:+.{decimals}f}".replace("-", "\u2212") for change in changes)
     is_clear = makespan is None or makespan.is_clear or between[0] == between[1]
-    noise = run.noise_pct if run and not (makespan and makespan.cores) else 0.0
     said = f"{text} %" if is_clear else f"{text} % ({' to '.join(between)} %)"
-    return f"{said}, within the noise of its steps" if abs(changes[0]) < noise else said
+    is_noise = run and abs(changes[0]) < run.noise_pct and max(map(abs, changes)) < 2 * run.noise_pct
+    return f"{said}, within the noise of its steps" if is_noise else said
 
 
 def _condition(scale: Sequence[Scale]) -> str:

@@ -375,7 +375,8 @@ def shortest_members(members: Calls, duration_ns: Ns) -> Ns:
 def communication_of(graph: ExecutionGraph, position: int) -> Calls:
     """Returns the collectives and messages of the graph at this position, in the order in which they were issued."""
     # of a kernel that carries several messages only the last one has the kernel's duration, the others last 0 ns
-    instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
-    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
+    # a simulator's graph has the time beyond its network as collectives that each rank takes by itself, and 0 ns here
+    is_own = (graph.type == NodeType.COMM_SEND) | (graph.integers("excess_ns") != ABSENT)
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~(is_own & (graph.duration_ns == 0)))
     by_id = rows[np.argsort(graph.id[rows], kind="stable")]
     return graph_calls(graph, columns.NodeNumbers(by_id), graph.number("rank", position))

@@ -171,6 +171,13 @@ def test_other_options_reach_the_graphs_and_build_everything_again(traces: Path,
     assert smaller and smaller.bytes < full and bare.unchanged == set()
 
 
+@pytest.mark.parametrize("job", ["training", "gloo_slow"])
+def test_graphs_of_several_ranks_for_a_simulator_replay_as_the_run_did(job: str, data: Path, tmp_path: Path) -> None:
+    """Their ids have gaps, and each rank takes the time beyond the network by itself."""
+    found = eg.replay(eg.build(data / job, tmp_path / "graphs", target="astra-sim")).results
+    assert found.error_pct == pytest.approx(0, abs=0.05) and found.explained_pct == 100
+
+
 def test_simulators_get_the_run_without_a_profiler_unless_asked_for_the_recorded_one(tmp_path: Path) -> None:
     small, out = Path("tests/data/gpu/small").resolve(), tmp_path / "graphs"
 

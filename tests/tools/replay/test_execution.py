@@ -29,7 +29,7 @@ from execgraph.tools.replay import (
     scale_nodes,
     summarise,
 )
-from execgraph.tools.replay.data_loading import waits_for_data, with_measured_waits
+from execgraph.tools.replay.data_loading import waits_for_data, waits_of, with_measured_waits
 from execgraph.tools.replay.summary import answer, start_error
 from hypothesis import given, strategies as st
 from support.graphs import (
@@ -614,14 +614,19 @@ def test_they_take_as_long_as_was_measured_if_it_was(wait_ns: int | None, slices
     assert (work is job) == (not wait_ns)
 
 
-def test_a_batch_of_another_process_is_there_when_it_is_there() -> None:
-    # the first batch is there, the next four come every 100 µs
+def batches(waits: list[int]) -> ExecutionGraph:
+    """A loop that waits so long for batches, and works for 30 µs on each."""
     g, clock, before = GraphBuilder(rank=0), 0, list[tuple[int, DependencyKind]]()
-    for op, wait in enumerate([1_000] + [70_000] * 4):
+    for op, wait in enumerate(waits):
         taken = g.host(NEXT, clock, wait, after=before, op_id=2 * op + 1)
         work = g.host("aten::mm", clock + wait, 30_000, after=[(taken, PROGRAM_ORDER)], op_id=2 * op + 2)
         before, clock = [(work, PROGRAM_ORDER)], clock + wait + 30_000
-    graph, waits = g.build(), re.escape(NEXT)
+    return g.build()
+
+
+def test_a_batch_of_another_process_is_there_when_it_is_there() -> None:
+    # the first batch is there, the next four come every 100 µs
+    graph, waits = batches([1_000] + [70_000] * 4), re.escape(NEXT)
     assert replay(graph).makespan_ns == 431_000
     changes = "aten::mm=2", "aten::mm=0", "aten::mm=4", f"{waits}=0", f"{waits}=2", f"{waits}=0.5", f"{waits}=0.1ms"
     found = [replay(graph, [change]).makespan_ns for change in changes]
@@ -632,6 +637,8 @@ def test_a_batch_of_another_process_is_there_when_it_is_there() -> None:
         True,
         False,
     ]
+    # where all calls wait, the shortest one is no time of taking a batch
+    assert waits_of(gather_job([batches([85_000_000, 40_000_000, 85_000_000])]))[3].all()
     # of 30 µs that each step has less to do it waits 29 longer
     assert "The loop then waits longer for its data" in answer(
         replay(graph, ["aten::mm=0"]), [parse_scale("aten::mm=0")]
