@@ -58,7 +58,7 @@ class Found(Enum):
         "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them{waited:+; the host waits # for them and "
         "the work before}{rank:+, longest on rank #}", "Pinned memory")
     HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}",
-        "{time}{rank:+ on rank #}, {pct:.0f} % of the run\n{recorded:+# in the recorded run}",
+        "{time}{rank:+ on rank #}, {pct:.0f} % of the run{slow:+, without # unusually long calls}\n{recorded:+# in the recorded run}",
         "That op at twice its speed")
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",

@@ -186,7 +186,7 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
         "op": heaviest, "time": gain.in_its_unit(times_us[longest]), "rank": job.rank_named(longest),
         "pct": 100 * times_us[longest] / job.length_us,
         "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
-        "advice": advice,
+        "advice": advice, "slow": int((is_pause & job.names.equal(heaviest)).sum()) or None,
     }  # fmt: skip
     yield Finding(Found.HEAVIEST_OP, gain, "host_time_per_op", values)
 
