@@ -105,7 +105,7 @@ FIGURE = re.compile(r"(?<![\w.,])(\d[\d,]*(?:\.\d+)?) ?(%|(?:ns|µs|ms|s|MB|GB|p
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 MEASURES = re.compile(r"python -m\s+benchmarks|make (?:accuracy|bench)")
 NOT_SHOWN = {
-    "cpu-only.md": {"73.2 ms"}, "first-steps.md": {"5,000 µs"},
+    "first-steps.md": {"5,000 µs"},
     "damage.md": {"20 MB", "256 MB", "4 ms", "5 ms"}, "troubleshooting.md": {"3 %"},
     "summary-lines.md": {"0.5 %", "1 %", "1 µs"}, "why-slow.md": {"47 %", "73.2 ms"},
 }  # fmt: skip
