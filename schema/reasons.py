@@ -180,7 +180,7 @@ MENDED = frozenset(
 LEFT_OUT = frozenset(
     {
         Reason.HOST_OPS_OUTSIDE, Reason.OPS_OUTSIDE, Reason.CALLS_OUTSIDE, Reason.ACTIVITIES_OUTSIDE,
-        Reason.SYNC_RECORDS_OUTSIDE,
+        Reason.SYNC_RECORDS_OUTSIDE, Reason.OPS_OUTSIDE_HOST_WINDOW,
     }
 )  # fmt: skip
 """What is counted of rows outside the part that is linked, such as steps that warm up: nothing is wrong with them."""

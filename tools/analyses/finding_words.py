@@ -45,7 +45,8 @@ class Found(Enum):
         "that it launched")
     DATA_LOADER = FindingWords("The loop waits for its data",
         "{advice}",
-        "{time}{rank:+ on rank #} are spent getting data\n{recorded:+# in the recorded run}\ntrace-replay --scale '{spec}' asks for this",
+        "{time}{rank:+ on rank #} are spent getting data\n{recorded:+# in the recorded run}{why:+, #}\n"
+        "trace-replay --scale '{spec}' replays the run without that",
         "Batches that are there in time")
     BETWEEN_STEPS = FindingWords("The device has nothing to do between steps",
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. A loader of "
@@ -119,6 +120,7 @@ class Said(Enum):
         "a GPU, or start transfers earlier")
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"
     OF_LOADER = "the data loader's"
+    LESS_RECORDED = "whose slower loop leaves the loader more time"
     FREE_CORES = "Make each sample cheaper, load it once and keep it, or give the job more cores: every op then runs faster"
     OTHER_JOBS = "Record again when nothing else runs, or give other processes cores of their own (taskset)"
     MOST_OF = 'for most of "{name}"'

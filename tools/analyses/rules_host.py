@@ -122,6 +122,7 @@ def data_loader(job: Job) -> Iterator[Finding]:
         "time": gain.in_its_unit(times_us[longest]),
         "rank": job.rank_named(longest),
         "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
+        "why": Said.LESS_RECORDED if is_ahead and recorded_us[longest] < times_us[longest] else "",
     }
     yield Finding(Found.DATA_LOADER, gain, "host_phases", values)
 
@@ -307,7 +308,7 @@ def host_waits(job: Job) -> Iterator[Finding]:
         "waits": [worst[site][1] for site in longest[:NAMED]],
         "more": max(len(longest) - NAMED, 0) or None,
         "total": _worst_rank(job, None, nodes, time_ns)[1] if len(longest) > NAMED else None,
-        "advice": _advice_on(max(sites, key=lambda site: waited_ns[sites[site]].sum())),
+        "advice": _advice_on(max(sites, key=lambda site: time_ns[sites[site]].sum())),
         "calls": "|".join(sorted({site.call for site in sites})),
         "command": None if (job.functions.codes >= 0).any() else Remedy.REPORT_MODULES,
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...schema.columns import bytes_text, shortened
+from ...schema.reasons import LEFT_OUT
 from ..sync_records_advice import sync_records_advice
 from ..terminal import in_one_line, rank_rows
 from .diagnosis import WRONG, Diagnosis, in_words, mark_among, most_kernels, process_names, rank_named
@@ -117,7 +118,7 @@ def _longest_of_all(processes: Iterable[Inspection]) -> list[KernelTime]:
 def _dropped(processes: Iterable[Inspection]) -> list[str]:
     where, counts = defaultdict[str, list[str]](list), defaultdict[str, list[int]](list)
     for process in processes:
-        for reason, count in process.dropped.in_words().items():
+        for reason, count in process.dropped.but(LEFT_OUT).in_words().items():
             where[reason].append(process.name)
             counts[reason].append(count)
     return [f"{sum(counts[reason]):>12,} {reason} ({process_names(names)})" for reason, names in where.items()]

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ...converter.ranks import match, ranks_of, share_no_step, spans_of
-from ...schema.arguments import GENERIC, InputFile, is_file, is_path, path_of, wrong_argument
+from ...schema.arguments import ASTRA_SIM, InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import CHANGED_BY, LOSSES, RANKS_OF_GROUP, ExecutionGraph, NodeType, json_to_graph, read_et
 from ...schema.io import path_is

@@ -133,7 +133,7 @@ def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(loader: st
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
     under = "" if "Multi" in loader else "under:"
-    asks = f"; trace-replay --scale '{under}enumerate\\(DataLoader\\)=0' asks for this"
+    asks = f"; trace-replay --scale '{under}enumerate\\(DataLoader\\)=0' replays the run without that"
     assert found.evidence == f"90.0 µs are spent getting data{asks}"
     assert advice in found.advice and "pin_memory" not in found.advice
 
