@@ -70,11 +70,8 @@ def losses(graph: ExecutionGraph) -> Counts:
     counts = Counts({reason: graph.number(name, 0) for name, reason in LOSSES.items()})
     counts[Reason.OUT_OF_TURN] += len(graph.out_of_turn)
     # a simulator's graphs number the nodes of collectives alike on all ranks
-    if (
-        str(graph.metadata.get("tool")).startswith("execgraph")
-        and graph.metadata.get("target") == GENERIC
-        and len(graph)
-    ):
+    is_built = str(graph.metadata.get("tool")).startswith("execgraph") and len(graph) > 0
+    if is_built and graph.metadata.get("target") != ASTRA_SIM:
         counts[Reason.NODES_REMOVED] = int(graph.id.max() - graph.id.min()) + 1 - len(graph)
     return counts.without_zeros()
 
