@@ -320,11 +320,12 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
     info, ops = context.linked.info, context.linked.ops
     steps: dict[str, str | int] = {}
     count = step_count(ops.name, ops.end - ops.start)
+    if count:
+        steps |= info.measured or {}
     if count and info.step_without_profiler_ns > 0:
-        steps = {STEPS: count, STEP_WITHOUT_PROFILER_NS: info.step_without_profiler_ns}
+        steps |= {STEPS: count, STEP_WITHOUT_PROFILER_NS: info.step_without_profiler_ns}
         if info.data_wait_without_profiler_ns > 0:
             steps[DATA_WAIT_WITHOUT_PROFILER_NS] = info.data_wait_without_profiler_ns
-        steps |= info.measured or {}
     oddities = context.linked.report.oddities
     steps |= {name: count for name, reason in LOSSES.items() if (count := oddities.of(reason.reason))}
     return {

@@ -34,6 +34,8 @@ NOTABLE = 1.05
 """A class of work that takes so many times the median over ranks is named as the reason."""
 NAMED = 3
 LEAST_SHARE = 0.02
+OF_LATENCY = 1 << 14
+"""Transfers of fewer bytes take about as long as one of none."""
 
 
 def exposed_communication(job: Job) -> Iterator[Finding]:
@@ -104,7 +106,7 @@ def _advice_on_transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> Said:
     work, size = job.work, job.integers("comm_size", ABSENT)
     has_size = chosen & (size > 0) & (transfer_ns > 0)
     bandwidth = size[has_size] / transfer_ns[has_size]
-    is_small = bandwidth < FULL_SPEED * bandwidth.max(initial=0.0)
+    is_small = (bandwidth < FULL_SPEED * bandwidth.max(initial=0.0)) | (size[has_size] < OF_LATENCY)
     full, small = group_sums(is_small.astype(np.int64), transfer_ns[has_size], 2).tolist()
     if small > full:
         of_parameters = np.isin(job.integers("comm_type", ABSENT)[has_size], OF_PARAMETERS).all()

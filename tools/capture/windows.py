@@ -226,7 +226,7 @@ class PairRecorder:
             if not self._is_alone:
                 print("execgraph: both traces are of the same steps, and their ops take longer for it", file=sys.stderr)
             folder, modules = shlex.quote(str(targets[0].parent)), " --modules" * self._has_python
-            print(f"execgraph: next: trace-build {folder} -o graphs{modules}", file=sys.stderr)
+            print(f"execgraph: next: trace-report {folder}{modules}", file=sys.stderr)
 
     def drop(self) -> None:
         """Drops a window that nobody kept."""

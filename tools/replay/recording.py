@@ -80,6 +80,8 @@ TEXTS = {
     Cause.PAUSED: "recording slows no host so much, so something paused it, longest for {pause}: record again",
 }
 
+DOUBTFUL = (Cause.SLOWER_BEFORE, Cause.HELD_UP, Cause.PAUSED)
+
 
 class Model(msgspec.Struct, frozen=True):
     """What is left of a stretch of host work without a profiler: its time less `cost_us`, its start times a factor.
@@ -155,12 +157,21 @@ class Recording(msgspec.Struct, frozen=True):
         """Says how long a step took recorded and unprofiled, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
         said = ["a step took {} recorded, {} unprofiled".format(*times), TEXTS[self.cause].format(pause=self.pause)]
-        is_longer = self.cause is Cause.NOT_SLOWED and self.step_without_profiler_us > SLOWER * self.step_us
-        said += ["its data took longer"] if is_longer else []
+        is_longer = self.cause in (Cause.NOT_SLOWED, Cause.HOST_SLOWED) and self.step_without_profiler_us > self.step_us
+        said += ["unprofiled, its data took longer"] if is_longer and self.data_wait_us else []
         said += ["how much was not measured, so a typical cost of an op stands in"] if self.is_typical else []
         others = self.others_cpu_us / self.step_without_profiler_us
-        said += [f"other processes kept {others:.1f} of {self.cores} cores busy"] if self.is_crowded else []
+        said += (
+            [f"other processes, also those of a loader, kept {others:.1f} of {self.cores} cores busy"]
+            if self.is_crowded
+            else []
+        )
         return "; ".join(filter(None, [*said, self.mismatch]))
+
+    @property
+    def doubt(self) -> str:
+        """Says why to record again; "" where nothing speaks for that."""
+        return TEXTS[self.cause].format(pause=self.pause) if self.cause in DOUBTFUL else ""
 
     @property
     def mismatch(self) -> str:

@@ -242,7 +242,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     lines += [f"{label:<15}{text}" for label, text in texts.items() if text]
     if makespan is not None and not makespan.is_clear:
         low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
-        lines.append(f"range          {low:>14,.1f} µs  to {high:,.1f} µs; {makespan.reason}")
+        lines.append(f"range          {low:>14,.1f} µs  to {high:,.1f} µs")
     if late := work.late_rank(replay.makespan_ns):
         lines.append(f"start offset   {late[1] / 1000:>14,.1f} µs  of rank {late[0]}; {WHY}")
     if starts and not scale and not work.is_of_scaled_job:
@@ -322,9 +322,9 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         text, makespan_text = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
     sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
-    sentences += [
-        f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), losses_in_words(replay.work)) if text
-    ]
+    doubt = replay.work.recording.doubt if replay.work.recording else ""
+    texts = doubt, absence(replay.work), losses_in_words(replay.work)
+    sentences += [f"{text[:1].upper()}{text[1:]}." for text in texts if text]
     return " ".join(sentences)
 
 

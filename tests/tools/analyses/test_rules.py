@@ -292,7 +292,7 @@ def test_gains_that_overlap_are_told_together() -> None:
 
 def test_communication_is_told_by_group_and_whether_it_can_be_hidden() -> None:
     graphs = [
-        rank_with_collective(rank, work=20_000, collective=30_000, clock=0, comm_size=8, pg_desc="data")
+        rank_with_collective(rank, work=20_000, collective=30_000, clock=0, comm_size=1 << 20, pg_desc="data")
         for rank in (0, 1)
     ]
     found = titled(find(built(*graphs)), "Communication of data (ranks 0, 1) is not hidden")
@@ -314,18 +314,18 @@ def transferring(kind: int, *transfers: tuple[int, int]) -> Finding:
 
 
 def test_transfers_are_counted_on_a_rank_and_timed_by_size() -> None:
-    evidence = transferring(0, (10_000, 2048), (30_000, 4096), (10_000, 2048)).evidence
-    assert evidence.startswith("3 transfers on each rank, of 4.0 KiB in 30.0 µs and 2.0 KiB in 10.0 µs (medians); at")
+    evidence = transferring(0, (10_000, 1 << 21), (30_000, 1 << 22), (10_000, 1 << 21)).evidence
+    assert evidence.startswith("3 transfers on each rank, of 4.0 MiB in 30.0 µs and 2.0 MiB in 10.0 µs (medians); at")
 
 
 def test_waiting_for_a_late_member_is_no_time_of_a_transfer() -> None:
     """Rank 1 works 60 µs longer; rank 0 waits for it in the kernel of the collective, which moves data for 20 µs."""
     graphs = [
-        rank_with_collective(rank, work=work, collective=collective, clock=0, comm_size=2048)
+        rank_with_collective(rank, work=work, collective=collective, clock=0, comm_size=1 << 21)
         for rank, work, collective in [(0, 10_000, 80_000), (1, 70_000, 20_000)]
     ]
     found = titled(find(built(*graphs)), "is not hidden")
-    assert found.evidence.startswith("1 transfer on each rank, of 2.0 KiB in 20.0 µs (medians)")
+    assert found.evidence.startswith("1 transfer on each rank, of 2.0 MiB in 20.0 µs (medians)")
     assert found.advice.startswith("Overlap it")
 
 
