@@ -25,7 +25,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     return written(data / "training", tmp_path_factory.mktemp("everything"))
 
 
-@pytest.mark.parametrize("sample", ["training", "ddp", "compiled"])
+@pytest.mark.parametrize("sample", ["training", "compiled"])
 def test_every_chart_is_drawn_without_an_error_or_the_network(show, data, tmp_path, everything, sample):
     page = show(everything if sample == "training" else written(data / sample, tmp_path))
     charts = page.locator(".chart").count()
