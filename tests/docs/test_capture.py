@@ -151,7 +151,7 @@ def test_the_variables_of_servers_make_a_profiler_that_takes_no_observer_leave_a
     lines = [line.removeprefix("$ ") for block in blocks("Inference servers", "text") for line in block.splitlines()]
     [build] = {line for line in lines if line.startswith("trace-build")}
     follow(build.replace(folder, str(tmp_path)))
-    [rank] = json.loads(Path("job-graphs/report.json").read_text())["ranks"]
+    [rank] = json.loads(Path("graphs/report.json").read_text())["ranks"]
     assert rank["host"]["file"].endswith(".et.json")
     link_report = rank["link"]
     assert link_report["host_ops"] == link_report["matched"] > 0
