@@ -46,7 +46,7 @@ class Found(Enum):
     DATA_LOADER = FindingWords("The loop waits for its data",
         "{advice}",
         "{time}{rank:+ on rank #} are spent getting data\n{recorded:+# in the recorded run}{why:+, #}\n"
-        "trace-replay --scale '{spec}' replays the run without that",
+        "{spec:+trace-replay --scale # replays the run without that}",
         "Batches that are there in time")
     BETWEEN_STEPS = FindingWords("The device has nothing to do between steps",
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. A loader of "

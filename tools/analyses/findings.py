@@ -58,10 +58,6 @@ WORDS = {
     NodeClass.MEMORY: ("Copies limit the run", "Copies", "copies"),
 }
 """How a verdict names what limits a run, what would be faster, and what is left."""
-ODD_RUNS = {
-    Cause.SLOWER_BEFORE: "Its ops were slower than the recorded ones, so the machine was busier or the job not warm: record again.",
-    Cause.HELD_UP: "Something held the recorded steps up, so gains are uncertain: record again.",
-}
 GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
 
 
@@ -160,7 +156,7 @@ def _saves(finding: Finding) -> str:
 
 def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
     if not job.is_on_device:
-        phases = _phases(job) if job.work.unprofiled is None else ""  # their times are of the recorded run
+        phases = _phases(job)
         return f"All work is on the CPU{phases and f': {phases}'}"
     if limit is NodeClass.HOST:
         word = "GPU" if job.is_on_gpu else "device"
@@ -172,7 +168,9 @@ def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
 
 
 def _phases(job: Job) -> str:
-    """Returns the shares of the phases of the recorded steps, the longest first; "" where there are no steps."""
+    """Returns the shares of the phases of the steps, the longest first; "" where these are not of the run."""
+    if job.work.unprofiled:
+        return ""
     rows = job.rows("host_phases")
     whole = sum(row["time"] for row in rows)
     shares = [(100 * sum(row[name] for row in rows) / whole, name) for name in HOST_PHASES] if whole else []
@@ -186,9 +184,8 @@ def _rest(job: Job, findings: Sequence[Finding]) -> str:
     gained_pct = sum(finding.gain.limits_pct[1] for finding in findings if finding.gain)
     if gained_pct >= LEAST_EXPLAINED * (100 - job.busy_pct):
         return ""
-    phases = _phases(job) if job.recording is None else ""
-    spent = f", whose time is {phases}" if phases else ""
-    return f" The rest of the idle time goes to other work of the CPU{spent}."
+    phases = _phases(job)
+    return f" The rest of the idle time goes to other work of the CPU{phases and f', whose time is {phases}'}."
 
 
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
@@ -246,8 +243,8 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
         if recording.is_known and recording.cause is not Cause.NOT_SLOWED:
             shown = f"Tables, charts and timeline show the recorded run ({recorded} a step)."
-            odd = f" {ODD_RUNS[recording.cause]}" if recording.cause in ODD_RUNS else ""
-            return f"All this is about the unprofiled run ({without} a step).{odd} {shown}"
+            doubt = f" {recording.doubt[:1].upper()}{recording.doubt[1:]}." if recording.doubt else ""
+            return f"All this is about the unprofiled run ({without} a step).{doubt} {shown}"
         return {
             Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
             Cause.NOT_THE_HOST: f"An unprofiled step takes {without} and a recorded one {recorded}, which a slower host alone does not "

@@ -4,6 +4,7 @@ A copy back to the host is a wait for a result, whatever memory it goes to.
 """
 
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -28,7 +29,9 @@ FEW_AT_ONCE = 8
 """What launches more activities at once launches a CUDA graph."""
 INTERRUPTION = 10
 """Host work of more than so many times the median before a launch is something else than launching."""
-TWICE_AS_FAST, WAITS = 0.5, 0.2
+TWICE_AS_FAST = 0.5
+WAITS = 0.2
+"""A loop that waits for its data for a larger share of a step leaves cores to others: nobody takes them from it."""
 VIEW, ALLOCATES = "-> Tensor(a)", "aten::empty"
 """How schemas of views end, and how names of ops that only get memory begin."""
 FEWEST_CALLS = 5
@@ -112,12 +115,8 @@ def data_loader(job: Job) -> Iterator[Finding]:
     if not job.is_on_device:
         # the batch is then loaded by cores that compute, unless one is idle
         gain = gain._replace(least_us=0.0, most_us=max(gain.us, gain.most_us or 0.0))
-    named = np.unique(
-        job.names.codes[in_loader & job.names.where(lambda name: replays.LOADER.search(name) is not None)]
-    )
-    names = "|".join(re.escape(job.names.table[code].partition("#")[0]).replace("\\ ", " ") for code in named)
     values = {
-        "spec": f"{'' if is_ahead else replays.UNDER}{names if len(named) == 1 else f'({names})'}=0",
+        "spec": _question(job, "" if is_ahead else replays.UNDER),
         "advice": Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
         "time": gain.in_its_unit(times_us[longest]),
         "rank": job.rank_named(longest),
@@ -125,6 +124,14 @@ def data_loader(job: Job) -> Iterator[Finding]:
         "why": Said.LESS_RECORDED if is_ahead and recorded_us[longest] < times_us[longest] else "",
     }
     yield Finding(Found.DATA_LOADER, gain, "host_phases", values)
+
+
+def _question(job: Job, by: str) -> str:
+    """Returns the change, for a shell, that leaves out what is named as a loader; "" where no node is."""
+    is_named = job.in_loader & job.names.where(lambda name: replays.LOADER.search(name) is not None)
+    names = {job.names.table[code].partition("#")[0] for code in np.unique(job.names.codes[is_named])}
+    pattern = "|".join(re.escape(name).replace("\\ ", " ") for name in sorted(names))
+    return shlex.quote(f"{by}{f'({pattern})' if len(names) > 1 else pattern}=0") if names else ""
 
 
 def idle_between_steps(job: Job) -> Iterator[Finding]:
@@ -195,8 +202,10 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
 def crowded_cores(job: Job) -> Iterator[Finding]:
     """Finds whether other processes keep cores busy that a loop on a CPU could use. Their share bounds the gain."""
     run = job.work.unprofiled
-    # while the loop waits for its data, nobody takes its cores
-    if job.is_on_device or run is None or not run.is_crowded or run.data_wait_us > WAITS * run.step_without_profiler_us:
+    # other ranks on the same machine are other processes, too
+    if job.is_on_device or job.world_size > 1 or len(job.ranks) > 1 or run is None or not run.is_crowded:
+        return
+    if run.data_wait_us > WAITS * run.step_without_profiler_us:
         return
     own, others = (us / run.step_without_profiler_us for us in (run.own_cpu_us, run.others_cpu_us))
     share = run.lost_share

@@ -35,7 +35,7 @@ NOTABLE = 1.05
 NAMED = 3
 LEAST_SHARE = 0.02
 OF_LATENCY = 1 << 14
-"""Transfers of fewer bytes take about as long as one of none."""
+"""Fewer bytes than this take less than 2 µs at 10 GB/s, and a collective begins with several µs of latency."""
 
 
 def exposed_communication(job: Job) -> Iterator[Finding]:

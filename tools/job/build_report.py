@@ -211,7 +211,7 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status) for rank in ranks)
     by_reason: dict[AnyReason, list[str]] = defaultdict(list)
     for rank in ranks:
-        # what is left out of the device trace, as steps that warm up, nobody misses in the table
+        # rows of the device trace outside the linked part, as of steps that warm up, are in report.json alone
         for reason, count in rank.link.dropped.but(LEFT_OUT - {Reason.HOST_OPS_OUTSIDE}).items() if rank.link else ():
             by_reason[reason].append(f"{count} of rank {rank.rank}")
     said = sorted((in_words(reason), reason in LEFT_OUT, _shown(counts)) for reason, counts in by_reason.items())

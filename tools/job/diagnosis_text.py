@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...schema.columns import bytes_text, shortened
-from ...schema.reasons import LEFT_OUT
+from ...schema.reasons import LEFT_OUT, Counts
 from ..sync_records_advice import sync_records_advice
 from ..terminal import in_one_line, rank_rows
 from .diagnosis import WRONG, Diagnosis, in_words, mark_among, most_kernels, process_names, rank_named
@@ -44,8 +44,11 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
         for kernel in kernels:
             name = shortened(kernel.name, LONGEST_NAME)
             lines.append(f"{kernel.total_us / 1000:>12.3f} ms {kernel.count:>8} × {name}")
-    left_out = [*_dropped(processes), *(f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items())]
+    outside = _rows((process.name, process.dropped.but(process.dropped.but(LEFT_OUT))) for process in processes)
+    lost = _rows((process.name, process.dropped.but(LEFT_OUT)) for process in processes)
+    left_out = [*lost, *(f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items())]
     lines += ["", f"left out of graphs{': nothing' * (not left_out)}", *left_out]
+    lines += ["", "outside the linked part, which is no loss", *outside] if outside else []
     notes = len(findings) - diagnosis.wrong
     last = f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"
     return "\n".join(map(in_one_line, [*lines, "", *texts, last]))
@@ -115,10 +118,10 @@ def _longest_of_all(processes: Iterable[Inspection]) -> list[KernelTime]:
     return [KernelTime(name, count[name], total[name]) for name in longest]
 
 
-def _dropped(processes: Iterable[Inspection]) -> list[str]:
+def _rows(dropped: Iterable[tuple[str, Counts]]) -> list[str]:
     where, counts = defaultdict[str, list[str]](list), defaultdict[str, list[int]](list)
-    for process in processes:
-        for reason, count in process.dropped.but(LEFT_OUT).in_words().items():
-            where[reason].append(process.name)
+    for name, of_process in dropped:
+        for reason, count in of_process.in_words().items():
+            where[reason].append(name)
             counts[reason].append(count)
     return [f"{sum(counts[reason]):>12,} {reason} ({process_names(names)})" for reason, names in where.items()]

@@ -4,17 +4,18 @@ It goes back from the node that ends last, through the dependency that each node
 rank through a collective or a message of both.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ...converter.rewiring import recorded_edges
 from ...schema.columns import Int64, Rows, group_sums
-from ...schema.graph import DependencyKind, ExecutionGraph
+from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph
+from .changes import Scale
 from .data_loading import waits_of
 from .execution import Replay
-from .workload import NodeClass, gather
+from .workload import NodeClass, gather, node_classes
 
 WAITS = (
     (DependencyKind.LAUNCH, "launch"), (DependencyKind.HOST_SYNC, "host sync"),
@@ -30,6 +31,21 @@ OTHERS = GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START, DATA_WAIT = (
 )  # fmt: skip
 KINDS = (*(node_class.label for node_class in NodeClass), *(label for _, label in WAITS), *OTHERS)
 """What time on the path is spent on: the classes of nodes, in the order of NodeClass, waits by reason, then OTHERS."""
+CALLED = {
+    NodeClass.HOST.label: "the host", NodeClass.COMPUTATION.label: "the computation",
+    NodeClass.COMMUNICATION.label: "communication", NodeClass.MEMORY.label: "the memory copies",
+    NodeClass.UNRECORDED.label: "host work that was not recorded",
+    NodeClass.DELAY.label: "delays that no dependency explains", "launch": "launch latency",
+    "stream order": "the gaps between kernels", HOST_DELAY: "the host", START_OFFSET: "the start offsets of ranks",
+    DATA_WAIT: "waiting for data", UNKNOWN_START: "starts that no dependency explains",
+}  # fmt: skip
+NAMES = (
+    *(CALLED.get(kind, f"gaps ({kind})") for kind in KINDS),
+    *(f"the {collective_type.name.lower().replace('_', '-')}" for collective_type in CollectiveType),
+)
+"""What the time of a critical path is spent on: in the order of KINDS, then by the type of collective."""
+LEAST_SHARE_PCT = 5
+"""A smaller part of the critical path than this is not worth a sentence."""
 UNEXPLAINED = (NodeClass.DELAY.label, START_OFFSET, UNKNOWN_START)
 """Kinds of time that no dependency explains."""
 PIECES_OF_A_ROW = 5
@@ -109,6 +125,46 @@ def time_by_kind(replay: Replay) -> dict[str, int]:
     total = group_sums(pieces.kind, pieces.time, len(KINDS))
     order = np.argsort(-total, kind="stable").tolist()
     return {KINDS[kind]: int(total[kind]) for kind in order if total[kind]}
+
+
+def largest_part_left(replay: Replay, scale: Sequence[Scale]) -> str:
+    """Returns a sentence on what the unchanged part of the critical path is mostly spent on; "" if that is small."""
+    work, pieces, finish_row = replay.work, pieces_of(replay), replay.schedule.finish_row
+    # the rows of the schedule with a changed duration; a collective has one if a member has
+    unchanged = replay.unchanged.duration_ns if replay.unchanged else work.duration_ns
+    chosen = [[change.matches(graph, node_classes(graph)) for change in scale] for graph in work.graphs]
+    is_asked = np.concatenate([np.logical_or.reduce(of_graph) for of_graph in chosen])
+    calls, changed = waits_of(work)[0], np.zeros(len(replay.schedule.end_ns), bool)
+    nodes = np.setdiff1d(np.flatnonzero(work.duration_ns != unchanged), calls[~is_asked[calls]])
+    changed[nodes] = changed[finish_row[nodes]] = True
+    # communication goes by the type of collective
+    types = np.concatenate([graph.collective_types() for graph in work.graphs])
+    collectives = np.flatnonzero(np.isin(types, list(CollectiveType)))
+    names = np.full(len(changed), int(NodeClass.COMMUNICATION))
+    for rows in (collectives, finish_row[collectives]):
+        names[rows] = len(KINDS) + types[collectives]
+    kind = np.where(pieces.kind == NodeClass.COMMUNICATION, names[pieces.row], pieces.kind)
+    is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
+    waits = pieces.node[(pieces.kind == KINDS.index(DATA_WAIT)) & ~is_asked[pieces.node]]
+    is_changed |= (pieces.kind == KINDS.index(DATA_WAIT)) & is_asked[pieces.node]
+    if NodeClass.HOST in {change.target for change in scale}:
+        is_changed |= pieces.kind == KINDS.index(HOST_DELAY)
+    total = np.bincount(kind[~is_changed], pieces.time[~is_changed], len(NAMES))
+    # a loop that is faster waits longer for its loader
+    least_ns = replay.makespan_ns * LEAST_SHARE_PCT / 100
+    is_waiting = (work.duration_ns - unchanged)[waits].sum() > max(replay.measured_ns - replay.makespan_ns, least_ns)
+    largest = KINDS.index(DATA_WAIT) if is_waiting else int(total.argmax())
+    share = 100 * float(total[largest]) / max(replay.makespan_ns, 1)
+    if share < LEAST_SHARE_PCT or not changed.any():
+        return ""
+    changed_kinds = {*kind[is_changed].tolist(), *work.node_class[changed[: len(work)]].tolist()}
+    part = "the rest of " if largest in changed_kinds else ""
+    # that hardly anything but the host is left says nothing where the host was changed
+    if part and largest == NodeClass.HOST and share > 100 - LEAST_SHARE_PCT:
+        return ""
+    if is_waiting:
+        return f"The loop then waits longer for its data, for {share:.0f} % of the critical path."
+    return f"The largest part left as it was is {part}{NAMES[largest]}, {share:.0f} % of the critical path."
 
 
 def _nodes_of(replay: Replay, path: Rows) -> Rows:

@@ -161,11 +161,8 @@ class Recording(msgspec.Struct, frozen=True):
         said += ["unprofiled, its data took longer"] if is_longer and self.data_wait_us else []
         said += ["how much was not measured, so a typical cost of an op stands in"] if self.is_typical else []
         others = self.others_cpu_us / self.step_without_profiler_us
-        said += (
-            [f"other processes, also those of a loader, kept {others:.1f} of {self.cores} cores busy"]
-            if self.is_crowded
-            else []
-        )
+        busy = f"other processes (a loader's and other ranks' count) kept {others:.1f} of {self.cores} cores busy"
+        said += [busy] if self.is_crowded else []
         return "; ".join(filter(None, [*said, self.mismatch]))
 
     @property
@@ -204,9 +201,11 @@ def recording_of(replay: Replay) -> Recording | None:
     noise_pct = noise_of(step_ns, slowest.metadata, has_devices=host.has_devices)
     if cause is Cause.SLOWER_BEFORE:  # steps that a profiler records are no shorter by themselves
         noise_pct = max(noise_pct, 100 * (1 - host.makespan_ns(Model(0.0, 1.0)) / (step_ns * count)))
-    known = Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause, error_pct)
     own_us, others_us = (slowest.number(name, 0) / 1000 for name in ("own_cpu_ns", "others_cpu_ns"))
-    return msgspec.structs.replace(known, cores=slowest.number("cores", 0), own_cpu_us=own_us, others_cpu_us=others_us)
+    return Recording(
+        *times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause, error_pct, slowest.number("cores", 0),
+        own_us, others_us,
+    )  # fmt: skip
 
 
 class Run(NamedTuple):

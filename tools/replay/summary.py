@@ -1,4 +1,4 @@
-"""Says what a replay gives: fields of `--json`, text for a terminal, and what limits the gain. Times are in µs."""
+"""Says what a replay gives: fields of `--json` and text for a terminal. Times are in µs."""
 
 import dataclasses
 import re
@@ -11,22 +11,12 @@ import numpy as np
 from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
-from ...schema.graph import CollectiveType, DependencyKind
+from ...schema.graph import DependencyKind
 from ...schema.machine import rounding
 from ...schema.reasons import Counts, Reason
 from .calls import Phase
 from .changes import MODULE, UNDER, Bound, Matched, Named, Scale, matched
-from .critical_path import (
-    DATA_WAIT,
-    HOST_DELAY,
-    KINDS,
-    START_OFFSET,
-    UNEXPLAINED,
-    UNKNOWN_START,
-    crossings,
-    pieces_of,
-    time_by_kind,
-)  # fmt: skip
+from .critical_path import UNEXPLAINED, crossings, largest_part_left, time_by_kind
 from .data_loading import waits_of
 from .execution import Replay
 from .job_graphs import absence, losses, losses_in_words
@@ -40,31 +30,16 @@ STREAMS_SHOWN, LABEL = 16, 14
 NAMES_SHOWN = 4
 RELIABLE_PCT = 1.0
 """If a replay differs more from the measured run, replays with changes are not reliable."""
-LEAST_SHARE_PCT = 5
-"""A smaller share of the critical path than this hardly limits the gain."""
 CHANGED = {
     NodeClass.HOST: "the host", NodeClass.COMPUTATION: "all computation", NodeClass.COMMUNICATION: "all communication",
     NodeClass.MEMORY: "all memory copies", NodeClass.DELAY: "all delays", Bound.COMPUTE: "all compute-bound kernels",
     Bound.MEMORY: "all memory-bound kernels",
-}  # fmt: skip
-LIMITS = {
-    NodeClass.HOST.label: "the host", NodeClass.COMPUTATION.label: "the computation",
-    NodeClass.COMMUNICATION.label: "communication", NodeClass.MEMORY.label: "the memory copies",
-    NodeClass.UNRECORDED.label: "host work that was not recorded",
-    NodeClass.DELAY.label: "delays that no dependency explains", "launch": "launch latency",
-    "stream order": "the gaps between kernels", HOST_DELAY: "the host", START_OFFSET: "the start offsets of ranks",
-    DATA_WAIT: "waiting for data", UNKNOWN_START: "starts that no dependency explains",
 }  # fmt: skip
 SAID = {
     "launch": "launch latency", "stream order": "gaps between kernels", "event wait": "event-wait latency",
     "host sync": "returns from waits",
 }  # fmt: skip
 """What the text calls times after a dependency."""
-NAMES = (
-    *(LIMITS.get(kind, f"gaps ({kind})") for kind in KINDS),
-    *(f"the {collective_type.name.lower().replace('_', '-')}" for collective_type in CollectiveType),
-)
-"""What the time of a critical path is spent on: in the order of KINDS, then by the type of collective."""
 
 
 class StartError(msgspec.Struct, frozen=True):
@@ -315,7 +290,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         outcome = f"take {times[1]} instead of {times[0]}, {change_text(replay)}"
     is_faster = all(change.factor < 1 and change.each_ns is None for change in scale)
     sentences = [f"If {_condition(scale)}, {what} would {outcome}."]
-    sentences += filter(None, [limit_of_gain(replay, scale) if is_faster else ""])
+    sentences += filter(None, [largest_part_left(replay, scale) if is_faster else ""])
     if makespan is not None and not makespan.is_clear:
         sentences.append(f"{makespan.reason[:1].upper()}{makespan.reason[1:]}.")
     if offset is not None:
@@ -368,11 +343,13 @@ def change_text(replay: Replay) -> str:
     before, makespan, run = replay.measured_ns, replay.range, replay.work.unprofiled
     low, high = (makespan.low_ns, makespan.high_ns) if makespan else (replay.makespan_ns,) * 2
     changes = [100 * (time - before) / before for time in (replay.makespan_ns, low, high)]
-    decimals = 0 if abs(changes[0]) >= 10 else 2 if 0 < abs(changes[0]) < 0.05 else 1
+    size = abs(changes[0])
+    decimals = 0 if size >= 10 else 2 if 0 < size < 0.05 else 1
     text, *between = (f"{change:+.{decimals}f}".replace("-", "\u2212") for change in changes)
     is_clear = makespan is None or makespan.is_clear or between[0] == between[1]
     said = f"{text} %" if is_clear else f"{text} % ({' to '.join(between)} %)"
-    is_noise = run and abs(changes[0]) < run.noise_pct and max(map(abs, changes)) < 2 * run.noise_pct
+    # a wider range has other reasons
+    is_noise = run and size < run.noise_pct and max(map(abs, changes)) <= size + run.noise_pct + 1
     return f"{said}, within the noise of its steps" if is_noise else said
 
 
@@ -408,43 +385,3 @@ def _predicate(factor: float) -> str:
     digits = ",.0f" if times >= 100 else ".3g" if times >= 1.01 else ".6g"
     words = "twice" if times == 2 else f"{times:{digits}} times"
     return f"were {words} as fast" if factor < 1 else f"took {words} as long"
-
-
-def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns a sentence on what the unchanged part of the critical path is mostly spent on; "" if that is small."""
-    work, pieces, finish_row = replay.work, pieces_of(replay), replay.schedule.finish_row
-    # the rows of the schedule with a changed duration; a collective has one if a member has
-    unchanged = replay.unchanged.duration_ns if replay.unchanged else work.duration_ns
-    chosen = [[change.matches(graph, node_classes(graph)) for change in scale] for graph in work.graphs]
-    is_asked = np.concatenate([np.logical_or.reduce(of_graph) for of_graph in chosen])
-    calls, changed = waits_of(work)[0], np.zeros(len(replay.schedule.end_ns), bool)
-    nodes = np.setdiff1d(np.flatnonzero(work.duration_ns != unchanged), calls[~is_asked[calls]])
-    changed[nodes] = changed[finish_row[nodes]] = True
-    # communication goes by the type of collective
-    types = np.concatenate([graph.collective_types() for graph in work.graphs])
-    collectives = np.flatnonzero(np.isin(types, list(CollectiveType)))
-    names = np.full(len(changed), int(NodeClass.COMMUNICATION))
-    for rows in (collectives, finish_row[collectives]):
-        names[rows] = len(KINDS) + types[collectives]
-    kind = np.where(pieces.kind == NodeClass.COMMUNICATION, names[pieces.row], pieces.kind)
-    is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
-    waits = pieces.node[(pieces.kind == KINDS.index(DATA_WAIT)) & ~is_asked[pieces.node]]
-    is_changed |= (pieces.kind == KINDS.index(DATA_WAIT)) & is_asked[pieces.node]
-    if NodeClass.HOST in {change.target for change in scale}:
-        is_changed |= pieces.kind == KINDS.index(HOST_DELAY)
-    total = np.bincount(kind[~is_changed], pieces.time[~is_changed], len(NAMES))
-    # a loop that is faster waits longer for its loader
-    least_ns = replay.makespan_ns * LEAST_SHARE_PCT / 100
-    is_waiting = (work.duration_ns - unchanged)[waits].sum() > max(replay.measured_ns - replay.makespan_ns, least_ns)
-    largest = KINDS.index(DATA_WAIT) if is_waiting else int(total.argmax())
-    share = 100 * float(total[largest]) / max(replay.makespan_ns, 1)
-    if share < LEAST_SHARE_PCT or not changed.any():
-        return ""
-    changed_kinds = {*kind[is_changed].tolist(), *work.node_class[changed[: len(work)]].tolist()}
-    part = "the rest of " if largest in changed_kinds else ""
-    # that hardly anything but the host is left says nothing where the host was changed
-    if part and largest == NodeClass.HOST and share > 100 - LEAST_SHARE_PCT:
-        return ""
-    named = f"The largest part left as it was is {part}{NAMES[largest]}, {share:.0f} %"
-    named = f"The loop then waits longer for its data, for {share:.0f} %" if is_waiting else named
-    return f"{named} of the critical path."

@@ -394,6 +394,15 @@ def test_the_report_marks_asymmetry_and_lists_kernels(folder: Path) -> None:
     assert "longest kernels, all" in text and "ampere_sgemm" in text
 
 
+def test_steps_that_warm_up_are_counted_and_are_no_loss(folder: Path) -> None:
+    diagnosis = diagnose([folder])
+    diagnosis.processes[1].dropped[Reason.OPS_OUTSIDE_HOST_WINDOW] = 7
+    lines = report(diagnosis).splitlines()
+    assert "left out of graphs: nothing" in lines
+    of_steps = lines.index("outside the linked part, which is no loss") + 1
+    assert lines[of_steps].split() == "7 ops outside the host trace's window (rank 1)".split()
+
+
 def test_a_folder_without_traces_is_unusable(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(DataError, match="no traces there, but 1 text files"):
