@@ -414,7 +414,7 @@ def test_memory_does_not_grow_with_the_number_of_ranks(jobs, tmp_path, merge, na
         tracemalloc.stop()
         return highest
 
-    every = ranks_in(jobs(4))
+    every = ranks_in(jobs(8))
     merge(every[:1], str(tmp_path / name))
     added = sum(path.stat().st_size for _, path in every[2:])
     assert peak(every) - peak(every[:2]) < added / 3
