@@ -76,15 +76,14 @@ def larger_batch(small: str, large: str) -> list[str]:
     """Returns a row for a job with kernels as long as those of the same job with a larger batch."""
     capture = capture_of(small)
     kernels = capture_of(large).kernels_us() / capture.kernels_us()
-    with_profiler = capture.step_us(computation=kernels)
-    predicted = capture.step_us(capture.recording, kernels)
-    return _row(small, large, f"kernels ×{kernels:.2f}", with_profiler, predicted)
+    recorded_us, predicted_us = capture.step_us(computation=kernels), capture.step_us(capture.recording, kernels)
+    return _row(small, large, f"kernels ×{kernels:.2f}", recorded_us, (predicted_us,))
 
 
 def repaired(job: str, better: str, title: str) -> list[str]:
     """Returns a row for a job without what a finding says that it loses."""
     recorded, predicted = (_without(job, title, is_measured=is_measured) for is_measured in (False, True))
-    return _row(job, better, f"“{title}”", recorded[0], *predicted)
+    return _row(job, better, f"“{title}”", recorded[0], predicted)
 
 
 def unchanged(name: str) -> list[str]:
@@ -94,9 +93,9 @@ def unchanged(name: str) -> list[str]:
     return [name, *_milliseconds([found.step_us, found.step_without_profiler_us]).split(" to "), error]
 
 
-def _without(name: str, title: str, *, is_measured: bool) -> list[float]:
-    """Returns the length of a step (µs) less the gain of a finding, without a profiler if the job was measured; two
-    lengths where the gain is a range.
+def _without(name: str, title: str, *, is_measured: bool) -> tuple[float, ...]:
+    """Returns the length of a step (µs) less the gain of a finding, without a profiler if the job was measured, and
+    the least and the most of it where the gain is a range.
     """
     host, device = (CAPTURES / name / f"{kind}_rank0.json.gz" for kind in ("host", "device"))
     rank = read_rank(str(device), str(host))
@@ -104,32 +103,24 @@ def _without(name: str, title: str, *, is_measured: bool) -> list[float]:
     job = job_of([facts_of(rank)], analyse([rank]), as_recorded=not is_measured)
     assert job is not None
     found = next((finding.gain for finding in find(job) if finding.gain and title in finding.title), Gain(0, 0))
-    limits = [limit for limit in (found.most_us, found.least_us) if limit is not None]
-    gains = limits if is_measured and limits else [found.us]
-    return [(job.length_us - gain) / capture_of(name).graph.number(STEPS, 1) for gain in gains]
+    limits = () if found.least_us is None or found.most_us is None else (found.most_us, found.least_us)
+    return tuple((job.length_us - gain) / capture_of(name).graph.number(STEPS, 1) for gain in (found.us, *limits))
 
 
-def _row(job: str, other: str, change: str, recorded_us: float, *predicted_us: float) -> list[str]:
-    """Returns a row with one prediction, or with two between which the time should lie."""
-    true_us = json.loads((CAPTURES / "measured.json").read_text())[other]["median"]
-    recorded, predicted, true = map(_milliseconds, ([recorded_us], predicted_us, [true_us]))
-    errors = (
-        " to ".join(f"{100 * (time_us / true_us - 1):+.1f}" for time_us in times)
-        for times in ([recorded_us], predicted_us)
-    )
-    recorded_error, error = errors
-    return [job, other, change, recorded, recorded_error, predicted, error, true]
-
-
-def _with_gains(job: str, row: list[str]) -> list[str]:
-    """Returns the row with how much of a step the change saves, as predicted and as measured, without a profiler."""
+def _row(job: str, other: str, change: str, recorded_us: float, predicted_us: Sequence[float]) -> list[str]:
+    """Returns a row of what was predicted and measured; errors are in % of the step before the change."""
     before_us = capture_of(job).recording.step_without_profiler_us
-    *_, predicted, _, true = row
-    saved = (
-        " to ".join(str(round(100 - 1e5 * float(time) / before_us)) for time in times.split(" to "))
-        for times in (predicted, true)
+    true_us = json.loads((CAPTURES / "measured.json").read_text())[other]["median"]
+    likeliest, *limits = predicted_us
+    steps = (
+        _milliseconds([before_us]),
+        _milliseconds([likeliest]),
+        _milliseconds(limits) or "–",
+        _milliseconds([true_us]),
     )
-    return [*row, *saved]
+    is_within = ("yes" if limits[0] <= true_us <= limits[1] else "no") if limits else "–"
+    errors = (f"{100 * (us - true_us) / before_us:+.1f}" for us in (likeliest, recorded_us))
+    return [f"{job} → {other}", change, *steps, is_within, *errors]
 
 
 def _milliseconds(times_us: Sequence[float]) -> str:
@@ -138,22 +129,10 @@ def _milliseconds(times_us: Sequence[float]) -> str:
 
 def main() -> None:
     """Prints the tables."""
-    head = [
-        "recorded",
-        "predicted",
-        "change",
-        "answer as recorded, ms",
-        "off by %",
-        "without profiler, ms",
-        "off by %",
-        "measured, ms",
-    ]
-    rows = [larger_batch(*pair) for pair in LARGER_BATCH]
-    rows += [_with_gains(job, repaired(job, better, title)) for job, better, title in REPAIRED]
-    with_gains = [row + ["–"] * (len(head) + 2 - len(row)) for row in rows]
-    print(
-        "A step of another job\n", *markdown([*head, "saves, predicted %", "saves, measured %"], with_gains), sep="\n"
-    )
+    head = ["recorded → predicted", "change", "before, ms", "predicted, ms", "range, ms", "measured, ms", "in range"]
+    errors = ["off by, points", "as recorded off by, points"]
+    rows = [*(larger_batch(*pair) for pair in LARGER_BATCH), *(repaired(*of_job) for of_job in REPAIRED)]
+    print("A step of another job\n", *markdown([*head, *errors], rows), sep="\n")
     several = {path.parent for path in CAPTURES.glob("*/host_rank1.json.gz")}
     names = sorted(path.parent.name for path in CAPTURES.glob("*/host_rank0.json.gz") if path.parent not in several)
     columns = ["job", "as recorded, ms", "without profiler, ms", "replay off by %"]

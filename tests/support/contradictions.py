@@ -1,6 +1,6 @@
 """Well-formed traces and graphs that contradict themselves, made of the sample job, and what commands say of them.
 
-PYTHONPATH=tests python -m support.contradictions writes them into docs/damage.md, with what support.damages has.
+PYTHONPATH=tests python -m support.contradictions writes those of graphs into docs/damage.md.
 """
 
 import contextlib
@@ -28,8 +28,7 @@ from execgraph.tools.commands import (
 )
 from execgraph.tools.sync_records_advice import UNRECORDED_WAITS
 
-from support import damages
-from support.damages import HEAD, PAGE, grouped, inside, short
+from support.damages import PAGE, inside, short
 from support.folders import DATA, with_rows
 
 SAMPLE = DATA / "training"
@@ -476,20 +475,12 @@ def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-TRACES_HEAD = "| message | what is wrong with the traces |"
 GRAPHS_HEAD = "| message | what commands do |"
 
 
 def page_rows() -> dict[str, list[str]]:
-    """The rows of the tables of docs/damage.md that are about contradictions, by the tables' heads."""
-    traces = grouped(("", lie.what, f"none: {lie.why}" if lie.why else _answer(lie)) for lie in TRACES)
-    return {TRACES_HEAD: traces, GRAPHS_HEAD: [_graph_row(lie) for lie in GRAPHS]}
-
-
-def _answer(lie: Lie) -> str:
-    """The first line that the traces bring."""
-    said = said_of(lie)
-    return f"`{short((said.link or said.diagnose)[0])}`".replace("|", "\\|")
+    """The rows of the table of docs/damage.md, by its head."""
+    return {GRAPHS_HEAD: [_graph_row(lie) for lie in GRAPHS]}
 
 
 def _graph_row(lie: GraphLie) -> str:
@@ -500,7 +491,7 @@ def _graph_row(lie: GraphLie) -> str:
 
 def page() -> str:
     """The page of damage and contradictions, with its tables as they should be."""
-    return with_rows(PAGE, {HEAD: damages.page_rows()} | page_rows())
+    return with_rows(PAGE, page_rows())
 
 
 if __name__ == "__main__":

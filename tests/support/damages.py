@@ -1,7 +1,4 @@
-"""Kinds of damage, each made on a real pair of traces, and what trace-link says of it.
-
-The first table of docs/damage.md; support.contradictions has the others, and writes all.
-"""
+"""Kinds of damage, each made on a real pair of traces, and what trace-link says of it."""
 
 import contextlib
 import gzip
@@ -11,15 +8,13 @@ import os
 import random
 import re
 import tempfile
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import zstandard
 from execgraph.schema.io.files import ZSTD_MAGIC
-from execgraph.schema.reasons import Reason
 from execgraph.tools.commands import trace_link
 
 from support.folders import DATA, DOCS
@@ -266,15 +261,7 @@ def inside(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-# the tables of docs/damage.md
-
-HEAD = "| message | what is wrong with the file |"
-FOLLOWS = (
-    Reason.DEVICE_ONLY_OPS, Reason.MISNAMED_OPS, Reason.ODD_OPS, Reason.HOST_OPS_WITHOUT_TIMES, Reason.HOST_OPS_OUTSIDE,
-    Reason.OPS_OUTSIDE, Reason.SHORTENED_OPS,
-)  # fmt: skip
-"""What is counted because rows are missing, and says nothing of the damage."""
-
+# the table of docs/damage.md
 
 IN_BRACKETS = re.compile(r" \([^()]*(?:\([^()]*\)[^()]*)*\)")
 ENDS = re.compile(r" \(|; |: |, (?:and|by|it begins|the first|though) ")
@@ -287,36 +274,6 @@ def short(line: str) -> str:
     text = ENDS.split(IN_BRACKETS.sub("", text))[0]
     text = re.sub(r"^\d+ (?!of)", "", re.sub(r"\b(device events|host nodes)\b", "rows", text))
     return NUMBER_OR_FILE.sub("…", text)
-
-
-def said_of(damage: Damage) -> str:
-    """The first of what is new in what trace-link says, in short, and whether it refuses the file."""
-    said, usual = link_damaged(damage), link_undamaged()
-    consequences = tuple(f" {reason.value}" for reason in FOLLOWS)
-    news = [line for line in said.lines if line not in usual.lines and not line.endswith(consequences)]
-    texts = [f"`{short(line)}`" for line in news if not line.startswith("host ops ")] or ["none"]
-    return texts[0].replace("|", "\\|") + " (refused)" * bool(said.exit)
-
-
-def grouped(said: Iterable[tuple[str, str, str]]) -> list[str]:
-    """A row for each message that has several causes, with these: the kind of file, if it matters, and what is wrong.
-
-    A message that has one cause names it. Of a cause a variant, which adds something behind a comma, is left out.
-    """
-    answers = defaultdict[str, defaultdict[str, list[str]]](lambda: defaultdict(list))
-    for kind, what, answer in said:
-        if what.split(", ")[0] not in answers[answer][kind]:
-            answers[answer][kind].append(what)
-    return [
-        f"| {answer} | {'; '.join(kind + '; '.join(of) for kind, of in kinds.items())} |"
-        for answer, kinds in answers.items()
-        if answer.startswith("none") or len(set().union(*kinds.values())) > 1
-    ]
-
-
-def page_rows() -> list[str]:
-    """The rows of the table that is about damage."""
-    return grouped((f"{Path(damage.file).stem} trace: ", damage.what, said_of(damage)) for damage in DAMAGES)
 
 
 def shown(head: str) -> list[str]:

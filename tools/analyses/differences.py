@@ -70,8 +70,9 @@ class RunTotals:
         info, has_devices = rank.linked.info, len(rank.linked.activities) > 0
         self.step_without_profiler = max(self.step_without_profiler, info.step_without_profiler_ns)
         self.data_without_profiler = max(self.data_without_profiler, info.data_wait_without_profiler_ns)
-        noise = noise_of(info.step_without_profiler_ns, info.measured or {}, has_devices=has_devices)
-        self.noise = max(self.noise, noise)
+        if info.step_without_profiler_ns > 0:
+            noise = noise_of(info.step_without_profiler_ns, info.measured or {}, is_of_devices=has_devices)
+            self.noise = max(self.noise, noise)
         if rank.steps.name != [WHOLE_RUN]:
             self.steps += (rank.steps.end - rank.steps.start).tolist()
         times = device_times(rank)

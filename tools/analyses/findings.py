@@ -181,7 +181,7 @@ def _phases(job: Job) -> str:
 
 def _rest(job: Job, findings: Sequence[Finding]) -> str:
     """Returns what the host does while devices are idle, if findings explain little of that; else ""."""
-    gained_pct = sum(finding.gain.limits_pct[1] for finding in findings if finding.gain)
+    gained_pct = sum(max(finding.gain.pct, finding.gain.freed_pct or 0) for finding in findings if finding.gain)
     if gained_pct >= LEAST_EXPLAINED * (100 - job.busy_pct):
         return ""
     phases = _phases(job)

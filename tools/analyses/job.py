@@ -59,6 +59,12 @@ class Gain(NamedTuple):
         return max(self.pct, self.freed_pct or 0.0) >= LEAST_PCT
 
     @property
+    def has_no_least(self) -> bool:
+        """Whether the trace gives no lower end, so that the share and the time are the upper one."""
+        is_one = self.freed_pct is None and self.least_us is None
+        return is_one or round(self.limits_pct[0]) <= 0 or round(self.pct) == 0
+
+    @property
     def share(self) -> str:
         """Says what share of the run it is.
 
@@ -66,14 +72,16 @@ class Gain(NamedTuple):
         ('up to 40 %', '40 % (20 to 40 %)')
         """
         least, most = self.limits_pct
-        if self.freed_pct is None and (self.least_us is None or (least <= 0 and most <= self.pct)):
-            return f"up to {self.pct:.0f} %"
-        between = f" ({max(least, 0):.0f} to {most:.0f} %)" if most - least >= 1 else ""
+        if self.has_no_least:
+            return f"up to {most:.0f} %"
+        between = f" ({least:.0f} to {most:.0f} %)" if most - least >= 1 else ""
         return f"{self.pct:.0f} %{between}"
 
     @property
     def time(self) -> str:
         """Says how long it is, of a step where it is known how many there are: `400.0 µs a step`."""
+        if self.has_no_least:
+            return self.in_its_unit(self.us if self.most_us is None else self.most_us)
         least = "at least " if (self.freed_pct or 0.0) > self.pct else ""
         return least + self.in_its_unit(self.us)
 
@@ -262,14 +270,20 @@ class Job:
         """Returns a rank to be named; None if there is only one."""
         return self.ranks[position].rank if len(self.ranks) > 1 else None
 
-    def gain(
-        self, factor: Floats, removed: Bool | None = None, of_host_delays: float = 1.0, cause: Bool | None = None
-    ) -> Gain:
+    def gain_of(self, spec: str, factor: Floats, removed: Bool) -> Gain:
+        """Returns how much sooner the run ends with a change of `--scale`, which is to `gain` this factor and these."""
+        changed = replays.replay_job(self.work, [replays.parse_scale(spec)])
+        between = changed.range or (changed.makespan_ns, changed.makespan_ns)
+        saved_us, most, least = ((changed.measured_ns - ns) / 1000 for ns in (changed.makespan_ns, *between[:2]))
+        steps = self.work.unprofiled.steps if self.work.unprofiled else 0
+        return Gain(saved_us, 100 * saved_us / self.length_us, factor, removed, least, most, steps)
+
+    def gain(self, factor: Floats, removed: Bool | None = None, of_host_delays: float = 1.0) -> Gain:
         """Returns how much sooner the run ends with durations times factors, then without `removed` dependencies, which
-        is not more than the time that the changes take away somewhere, of the nodes that are the `cause` if given.
+        is not more than the time that the changes take away somewhere.
         """
 
-        def shares_of(run: Workload, end_ns: Ns) -> tuple[float, float]:
+        def share_of(run: Workload, end_ns: Ns) -> float:
             work = replays.scale_nodes(run, factor, of_host_delays)
             less_ns = np.maximum(run.duration_ns + run.wait_ns - work.duration_ns - work.wait_ns, 0)
             met_ns, still_ns = end_ns[run.source] + run.lag_ns, end_ns[run.source] + work.lag_ns
@@ -282,25 +296,22 @@ class Job:
             np.maximum.at(waited[0], run.target, met_ns)
             np.maximum.at(waited[1], run.target[is_kept], still_ns[is_kept])
             less_ns += np.maximum(waited[0] - waited[1], 0)
-            taken = np.flatnonzero((less_ns > 0) & (True if cause is None else cause))
+            taken = np.flatnonzero(less_ns > 0)
             possible_ns = columns.union(columns.Intervals(end_ns[taken] - less_ns[taken], end_ns[taken])).length()
             before_ns = max(int(end_ns.max(initial=0)), 1)
             work = replays.with_waits(run, work, replays.ends_ns, np.zeros(len(run), np.bool_))
             after_ns = replays.makespan_ns(work)
-            return min(before_ns - after_ns, possible_ns) / before_ns, possible_ns / before_ns
+            return min(before_ns - after_ns, possible_ns) / before_ns
 
         run, others = self.work.unprofiled, self.work.others
-        shares, possible = zip(*map(shares_of, (self.work, *others), self.ends_ns), strict=True)
+        shares = list(map(share_of, (self.work, *others), self.ends_ns))
         share, saved_us = shares[0], shares[0] * self.length_us
         free, fixed = self.with_causes
-        freed = 100 * shares_of(free, replays.ends_ns(free))[0] if len(fixed) else 100 * share
+        freed = 100 * share_of(free, replays.ends_ns(free)) if len(fixed) else 100 * share
         noise_us = replays.noise_around(run.noise_pct if run else 0.0, self.length_us, self.length_us - saved_us)
-        is_range = bool(others or noise_us)
-        least, most = (
-            (limit(shares) * self.length_us + more) if is_range else None
-            for limit, more in ((min, -noise_us), (max, noise_us))
-        )
-        most = None if most is None else min(most, max(possible) * self.length_us)
+        least = most = None
+        if others or noise_us:
+            least, most = min(shares) * self.length_us - noise_us, max(shares) * self.length_us + noise_us
         least_pct = max(replays.CLEAR_PCT, LEAST_OF_GAIN * max(freed, 100 * share))
         differs, steps = abs(freed - 100 * share) > least_pct, run.steps if run else 0
         return Gain(saved_us, 100 * share, factor, removed, least, most, steps, freed if differs else None)

@@ -110,28 +110,31 @@ def data_loader(job: Job) -> Iterator[Finding]:
     ranks = job.rank_of_node[in_loader]
     times_us, recorded_us = (np.bincount(ranks, run.duration_ns[in_loader]) / 1000 for run in (work, recorded))
     longest = int(times_us.argmax())
-    gain = job.gain(np.where(loads, 0.0, 1.0), handed_over, cause=in_loader)
-    is_ahead = len(waits_of(recorded)[0]) > 0
+    is_ahead, run = len(waits_of(recorded)[0]) > 0, job.work.unprofiled
+    is_slowed = run is not None and run.step_us > run.step_without_profiler_us
+    question = _question(job, "" if is_ahead else replays.UNDER)
+    without = np.where(loads, 0.0, 1.0), handed_over
+    gain = job.gain_of(question, *without) if question else job.gain(*without)
     if not job.is_on_device:
         # the batch is then loaded by cores that compute, unless one is idle
         gain = gain._replace(least_us=0.0, most_us=max(gain.us, gain.most_us or 0.0))
     values = {
-        "spec": _question(job, "" if is_ahead else replays.UNDER),
+        "spec": shlex.quote(question) if question else "",
         "advice": Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
         "time": gain.in_its_unit(times_us[longest]),
         "rank": job.rank_named(longest),
         "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
-        "why": Said.LESS_RECORDED if is_ahead and recorded_us[longest] < times_us[longest] else "",
+        "why": Said.LESS_RECORDED if is_slowed and is_ahead and recorded_us[longest] < times_us[longest] else "",
     }
     yield Finding(Found.DATA_LOADER, gain, "host_phases", values)
 
 
 def _question(job: Job, by: str) -> str:
-    """Returns the change, for a shell, that leaves out what is named as a loader; "" where no node is."""
+    """Returns the change that leaves out what is named as a loader; "" where no node is."""
     is_named = job.in_loader & job.names.where(lambda name: replays.LOADER.search(name) is not None)
     names = {job.names.table[code].partition("#")[0] for code in np.unique(job.names.codes[is_named])}
     pattern = "|".join(re.escape(name).replace("\\ ", " ") for name in sorted(names))
-    return shlex.quote(f"{by}{f'({pattern})' if len(names) > 1 else pattern}=0") if names else ""
+    return f"{by}{f'({pattern})' if len(names) > 1 else pattern}=0" if names else ""
 
 
 def idle_between_steps(job: Job) -> Iterator[Finding]:

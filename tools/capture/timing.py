@@ -119,8 +119,8 @@ class StepTimer:
             busy = {"own": round(own_s * of_step, 1), "others": round(max(all_s - own_s, 0) * of_step, 1)}
             spread |= {"cores": cores, **busy}
         self._known[STEPS_WITHOUT_PROFILER] = {"count": len(kept), **spread}
-        step = f"{1e3 * middle:.2f} ms, the median of {len(kept)} timed after the first"
-        print(f"execgraph: an unprofiled step takes {step}", file=sys.stderr)
+        step = f"{1e3 * middle:.2f} ms (most {1e3 * low:.2f} to {1e3 * high:.2f} ms), the median of {len(kept)} timed after"
+        print(f"execgraph: an unprofiled step takes {step} the first{f' {first + 1}' * bool(first)}", file=sys.stderr)
         if (needed := max(self.workers, 2 * self.ahead)) > steps:
             why = f"the data loader has {self.workers} workers, and {steps} steps were measured before recording"
             advice = f"give wait={needed + 2}"

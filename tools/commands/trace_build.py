@@ -60,6 +60,7 @@ def main(options: argparse.Namespace) -> int:
     built = sum(rank.status == BUILT for rank in report.ranks)
     count = len(report.ranks)
     ranks = f"{built} of {count} rank{'s' * (count > 1)} built" if report.ranks else "no rank was built"
+    ranks += f", errors above: {len(report.failures)}" * bool(report.ranks and report.failures)
     where = f"; see {options.output / REPORT}" if job.is_written else ""
     log.info(f"{ranks}, {time.monotonic() - begun:.1f} s{where}")
     if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:

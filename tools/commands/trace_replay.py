@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,7 +18,8 @@ from ..command import log, log_notes, naming, print_json, progress, step
 from ..command_parser import Inputs, command
 from ..terminal import print_text
 
-LACKS = "ranks end near the measured run only as their graphs keep what this network lacks, and not in another network"
+if TYPE_CHECKING:
+    from ..job import BuildReport
 
 
 @command(
@@ -33,7 +35,7 @@ LACKS = "ranks end near the measured run only as their graphs keep what this net
 )
 def main(options: argparse.Namespace) -> None:
     """Replays graphs as one job, or plays them by the rules of a simulator."""
-    from ..job import REPORT, AstraSimOptions, poor_fit, read_report, why_no_job
+    from ..job import REPORT, read_report, why_no_job
 
     if options.simulator and (options.output or options.changes):
         raise WrongUsage("--simulator plays the run as it was; leave --timeline and --scale out")
@@ -52,10 +54,7 @@ def main(options: argparse.Namespace) -> None:
         raise DataError(f"{paths[0]} and {len(paths) - 1} more: {reason}; {remedy}")
     with naming(paths[0] if len(paths) == 1 else f"{len(paths)} graphs"):
         if options.simulator:
-            runs = [(build, AstraSimOptions(replay=build.options.replay)) for build in builds]
-            fits = (poor_fit(build.network, run, lacks_members=build.lacks_members) for build, run in runs)
-            log_notes(options.prog, [f"{why}; {LACKS}" for why in fits if why])
-            _simulate(paths, graphs, options)
+            _simulate(paths, graphs, builds, options)
         else:
             _replay(graphs, options, known)
 
@@ -82,12 +81,20 @@ def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace, known
         print_text(replays.describe(replayed, summary, scale))
 
 
-def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> None:
+def _simulate(
+    paths: Sequence[str], graphs: Sequence[ExecutionGraph], builds: "Sequence[BuildReport]", options: argparse.Namespace
+) -> None:
     """Prints when the simulator finishes each rank, by the configuration that it would read."""
+    from ..job import AstraSimOptions, poor_fit
     from ..replay import configuration_of, describe_simulated, simulate_ranks
 
     configuration, unknown = configuration_of(paths)
     if unknown:
         log_notes(options.prog, [f"{unknown}: each rank is played alone, as in replay mode"])
     result = simulate_ranks(graphs, configuration)
+    for build in builds:
+        is_fitted = build.network is not None and result.network == build.network.used(len(graphs))[0]
+        run = AstraSimOptions(replay=build.options.replay)
+        if is_fitted and (why := poor_fit(build.network, run, lacks_members=build.lacks_members)):
+            log_notes(options.prog, [f"{why}; ranks end near the measured run only as their graphs keep what it lacks"])
     print_json(msgspec.to_builtins(result)) if options.json else print_text(describe_simulated(result))

@@ -21,6 +21,7 @@ BINARY = "AstraSim_Analytical_Congestion_Unaware"
 POOR_FIT_PCT = 10.0
 """The median error above which a fitted network does not describe a job."""
 FEW_SIZES = 10
+ONE_SIZE = "all of one size, which does not show whether latency or bandwidth limits them: set the one that you know"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,8 @@ def network_text(fitted: Network | None, simulation: AstraSimOptions, ranks: int
     if fitted is None or not fitted.transfers:
         return f"{link}; no collective or message was measured to fit a network to"
     why = "".join(f"; {why}" for why in _one_network(links, fitted)) if used.fit_error_pct is None else ""
-    fit = f"fitted to {fitted.transfers} collectives and messages, {fit_error_text(used.fit_error_pct)}{why}"
+    error = ONE_SIZE if used.sizes == 1 and not any(is_given) else fit_error_text(used.fit_error_pct)
+    fit = f"fitted to {fitted.transfers} collectives and messages, {error}{why}"
     if any(is_given):
         return f"{link}; the {'bandwidth as given, the latency' if is_given[0] else 'latency as given, the bandwidth'} {fit}"
     return f"{link}, {fit}"

@@ -35,6 +35,7 @@ FAILED = "failed"
 UP_TO_DATE = "up to date"
 PIECE = 1 << 20
 RANKS_SHOWN = 8
+NOT_LINKED = (Reason.ACTIVITIES_WITHOUT_CALL,)
 HEADINGS = ("rank", "host ops", "matched", "activities", "linked", "dropped", "nodes", "edges", "status")
 LOCK, WAITING = ".building.lock", ".building"
 """The file by which one build at a time works in a folder, and the folder for what has to wait."""
@@ -210,14 +211,16 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     ranks = list(ranks)
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status) for rank in ranks)
     by_reason: dict[AnyReason, list[str]] = defaultdict(list)
-    for rank in ranks:
+    for rank, link in ((rank, rank.link) for rank in ranks if rank.link):
+        no_call = {reason: link.oddities[reason] for reason in NOT_LINKED if link.oddities[reason]}
         # rows of the device trace outside the linked part, as of steps that warm up, are in report.json alone
-        for reason, count in rank.link.dropped.but(LEFT_OUT - {Reason.HOST_OPS_OUTSIDE}).items() if rank.link else ():
+        for reason, count in [*no_call.items(), *link.dropped.but(LEFT_OUT - {Reason.HOST_OPS_OUTSIDE}).items()]:
             by_reason[reason].append(f"{count} of rank {rank.rank}")
-    said = sorted((in_words(reason), reason in LEFT_OUT, _shown(counts)) for reason, counts in by_reason.items())
-    dropped = [summary_line("dropped", f"{words}: {counts}") for words, is_outside, counts in said if not is_outside]
-    left_out = [summary_line("left out", f"{words}: {counts}") for words, is_outside, counts in said if is_outside]
-    return "\n".join([*rank_rows(HEADINGS, rows, alike=["status"]), *dropped, *left_out])
+    said = {reason: f"{in_words(reason)}: {_shown(counts)}" for reason, counts in by_reason.items()}
+    not_linked = [summary_line("not linked", text) for reason, text in said.items() if reason in NOT_LINKED]
+    left_out = [summary_line("left out", text) for reason, text in said.items() if reason in LEFT_OUT]
+    dropped = [summary_line("dropped", text) for reason, text in said.items() if reason not in {*NOT_LINKED, *LEFT_OUT}]
+    return "\n".join([*rank_rows(HEADINGS, rows, alike=["status"]), *not_linked, *sorted(dropped), *left_out])
 
 
 def time_lines(report: BuildReport) -> Iterator[str]:

@@ -47,7 +47,7 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     outside = _rows((process.name, process.dropped.but(process.dropped.but(LEFT_OUT))) for process in processes)
     lost = _rows((process.name, process.dropped.but(LEFT_OUT)) for process in processes)
     left_out = [*lost, *(f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items())]
-    lines += ["", f"left out of graphs{': nothing' * (not left_out)}", *left_out]
+    lines += ["", f"left out of graphs, or odd{': nothing' * (not left_out)}", *left_out]
     lines += ["", "outside the linked part, which is no loss", *outside] if outside else []
     notes = len(findings) - diagnosis.wrong
     last = f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"

@@ -131,7 +131,6 @@ class Inspection(msgspec.Struct):
     sync_records: int = 0
     graph_launches: int = 0
     graph_activities: int = 0
-    graph_launches_alone: int = 0
     top_kernels: list[KernelTime] = []
     dropped: Counts = msgspec.field(default_factory=Counts)
     damaged: bool = False
@@ -285,7 +284,7 @@ def _describe_launches(inspection: Inspection, device: DeviceTrace, lost: LostRe
     """Counts activities without a call, and launch calls without an activity."""
     call_row, names = launching_calls(device.activities, device.calls), device.calls.name
     is_graph = names.where(is_graph_launch)
-    inspection.graph_launches, inspection.graph_launches_alone = int(is_graph.sum()), int(is_graph[lost.alone].sum())
+    inspection.graph_launches = int(is_graph.sum())
     inspection.graph_activities = int(is_graph[call_row[call_row >= 0]].sum())
     # the same correlation is of several launches in a file of several ranks
     if inspection.merged:

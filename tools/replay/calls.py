@@ -75,8 +75,10 @@ def calls_of(graph: ExecutionGraph) -> Calls:
     return Calls(first_row, last_row, parent, of_row)
 
 
-def within(graph: ExecutionGraph, chosen: Bool, calls: Calls) -> Int64:
-    """Returns for each node the outermost chosen call that it is within, -1 for none. O(n log n)."""
+def within(graph: ExecutionGraph, pattern: "re.Pattern[str]") -> Int64:
+    """Returns for each node the outermost call of such a name that it is within, -1 for none. O(n log n)."""
+    calls = calls_of(graph)
+    chosen = graph.name.take(calls.first_row).where(lambda name: pattern.search(name) is not None)
     inner = np.append(nearest(chosen, calls.parent), -1)
     outermost = chosen & (inner[calls.parent] < 0)
     around = np.append(nearest(outermost, calls.parent), -1)[calls.of_row]

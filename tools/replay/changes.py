@@ -193,7 +193,7 @@ class Scale:
             return np.asarray(phases_of(graph) == [*Phase].index(target))
         if isinstance(target, Named):
             module = graph.texts("module").where(lambda path: target.pattern.search(path) is not None)
-            return module if target.by == MODULE else self._within(graph, target.pattern) >= 0
+            return module if target.by == MODULE else within(graph, target.pattern) >= 0
         roof = roofline(kernels_of(graph, np.arange(len(graph))), recorded_peaks(graph, self.peaks))
         return np.asarray(roof.bound_by(target) & (classes == NodeClass.COMPUTATION))
 
@@ -215,15 +215,10 @@ class Scale:
         factor[rows] = (self.each_ns / np.maximum(busy, 1))[each]
         return factor
 
-    def _within(self, graph: ExecutionGraph, pattern: "re.Pattern[str]") -> Int64:
-        calls = calls_of(graph)
-        chosen = graph.name.take(calls.first_row).where(lambda name: pattern.search(name) is not None)
-        return within(graph, chosen, calls)
-
     def _occurrences(self, graph: ExecutionGraph) -> Int64:
         """Returns a number for each node, the same for those of one occurrence."""
         if isinstance(self.target, Named) and self.target.by == UNDER:
-            return self._within(graph, self.target.pattern)
+            return within(graph, self.target.pattern)
         calls, rows = calls_of(graph), np.arange(len(graph))
         if not isinstance(self.target, Named | Phase):
             return np.where(calls.of_row >= 0, np.append(calls.first_row, -1)[calls.of_row], rows)
@@ -331,8 +326,13 @@ def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
         chosen = np.logical_or.reduce([change.matches(graph, classes) for change in changes])
         times_ns = graph.duration_ns + _within_gaps(graph)
         nodes, time_ns = nodes + int(chosen.sum()), time_ns + int(times_ns[chosen].sum())
-        chosen &= graph.name.codes >= 0
-        time_of = np.bincount(graph.name.codes[chosen], times_ns[chosen], len(graph.name.table))
+        codes = graph.name.codes.copy()
+        for target in (change.target for change in changes):  # what is under a name is chosen by that name
+            if isinstance(target, Named) and target.by == UNDER:
+                call = within(graph, target.pattern)
+                codes[call >= 0] = graph.name.codes[calls_of(graph).first_row[call[call >= 0]]]
+        chosen &= codes >= 0
+        time_of = np.bincount(codes[chosen], times_ns[chosen], len(graph.name.table))
         by_name.update({graph.name.table[code]: time_of[code] for code in np.flatnonzero(time_of).tolist()})
     is_by_name = any(isinstance(change.target, re.Pattern | Named) for change in changes) and len(by_name) > 1
     names = [name for name, _ in by_name.most_common()] if is_by_name else []

@@ -29,8 +29,9 @@ RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
 BY_ORDER, BY_TIMING = DependencyKind.CALL_ORDER, DependencyKind.INFERRED
 EVIDENCE = {"order": "the order of calls", "timing": "timing", "order or timing": "the order of calls or timing"}
-CLEAR_PCT = 1.0
-"""A range that is narrower than this, in % of its upper end, is one figure to a reader."""
+UNCHANGED, CLEAR_PCT = 1e-4, 1.0
+"""A run that differs by less than the first, a share, has not changed. A range narrower than the second, in % of its
+upper end, is one figure to a reader."""
 
 
 class MakespanRange(NamedTuple):
@@ -74,7 +75,7 @@ class MakespanRange(NamedTuple):
         if self.models > 1:
             reasons.append("how much recording slowed each op is not known exactly")
         if self.noise_pct:
-            reasons.append(f"timed steps are up to {self.noise_pct:.2g} % off their median, and other runs may be more")
+            reasons.append(f"steps of one program may differ by {self.noise_pct:.2g} %")
         if self.cores:
             reasons.append(f"the loader's processes share {self.cores} cores with the loop")
         if abs(self.off_pct) > CLEAR_PCT:
@@ -236,8 +237,8 @@ def _of_models(job: Workload, between: MakespanRange, times: tuple[int, int], sc
     noise_pct, off_pct = (run.noise_pct, run.error_pct) if run else (0.0, 0.0)
     ratios = [makespan_ns(changed_job(other, scale)) / max(makespan_ns(other), 1) for other in job.others]
     ratios.append(after_ns / max(before_ns, 1))
-    for ratio in ratios:
-        between = between.widened(before_ns * ratio, before_ns * ratio)
+    between = between.widened(before_ns * min(ratios), before_ns * max(ratios))
+    noise_pct = noise_pct if max(abs(ratio - 1) for ratio in ratios) > UNCHANGED else 0.0
     noise_ns = noise_around(noise_pct, before_ns, after_ns)
     do_agree = 100 * (max(ratios) - min(ratios)) <= CLEAR_PCT * max(ratios)
     between = between._replace(models=1 if do_agree else len(ratios), noise_pct=noise_pct, off_pct=off_pct)

@@ -11,7 +11,7 @@ import numpy as np
 from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
-from ...schema.graph import DependencyKind
+from ...schema.graph import STEPS, DependencyKind
 from ...schema.machine import rounding
 from ...schema.reasons import Counts, Reason
 from .calls import Phase
@@ -203,26 +203,27 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         f"nodes          {len(work):>14,}  {_counts({kind.label: classes[kind] for kind in NodeClass})}",
         f"dependencies   {len(work.source):>14,}  {_counts(reasons)}",
     ]
+    whole = summary.without_profiler
+    us = (whole.measured_us, whole.changed_us) if whole and scale else (summary.measured_us, summary.makespan_us)
     # a scaled job was never measured: a change of it is compared with the replay without changes
     if replay.measured_ns > 0 or not work.is_of_scaled_job:
-        label = "unchanged" if work.is_of_scaled_job or (scale and (work.unprofiled or work.differs)) else "measured"
-        steps = work.unprofiled.steps if work.unprofiled else 0
-        run = f"  {steps} step{'s' * (steps > 1)}, unprofiled" if steps else ""
-        lines.append(f"{label:<15}{summary.measured_us:>14,.1f} µs{run}")
-    lines.append(f"replayed       {summary.makespan_us:>14,.1f} µs{error}")
+        label = "unchanged" if work.is_of_scaled_job or (scale and work.differs) else "measured"
+        run = f"  {whole.steps} step{'s' * (whole.steps > 1)}, unprofiled" if whole else ""
+        lines.append(f"{label:<15}{us[0]:>14,.1f} µs{run}")
+    lines.append(f"replayed       {us[1]:>14,.1f} µs{error}")
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
     texts = {"differs": summary.differs, "absent": summary.absent, "lost": losses_in_words(work)}
     texts["rounded"] = rounding(np.concatenate([graph.duration_ns for graph in work.graphs])[work.is_activity])
     lines += [f"{label:<15}{text}" for label, text in texts.items() if text]
     if makespan is not None and not makespan.is_clear:
-        low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
+        low, high = (whole.low_us, whole.high_us) if whole else (makespan.low_ns / 1000, makespan.high_ns / 1000)
         lines.append(f"range          {low:>14,.1f} µs  to {high:,.1f} µs")
     if late := work.late_rank(replay.makespan_ns):
         lines.append(f"start offset   {late[1] / 1000:>14,.1f} µs  of rank {late[0]}; {WHY}")
     if starts and not scale and not work.is_of_scaled_job:
         times = f"{starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
-        lines.append(f"start error    {times}, of kernels and copies")
+        lines.append(f"start error    {times}, of kernels, copies and communication")
     explained = "no device activity was recorded, so nothing had to be explained"
     explained = "not known, as records were lost or are wrong" if work.is_activity.any() else explained
     if summary.explained_pct is not None:
@@ -279,7 +280,8 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     """Returns how long the run, or a step without a profiler, would take with changes, and what is uncertain."""
     before, after, makespan, offset = replay.measured_ns, replay.makespan_ns, replay.range, replay.start_offset
     without = _without_profiler(replay)
-    what, steps = ("a step", without.steps) if without else ("the run", 1)
+    recorded = max(graph.number(STEPS, 1) for graph in replay.work.graphs)
+    what, steps = ("a step", without.steps) if without else (f"the run{f' of {recorded} steps' * (recorded > 1)}", 1)
     times_us = (without.measured_us, without.changed_us) if without else (before / 1000, after / 1000)
     times = [time_text(time / steps) for time in times_us]
     if not before:

@@ -127,8 +127,8 @@ def test_waits_at_more_places_than_are_named_are_added_up() -> None:
 def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(loader: str, advice: str, t: TraceBuilder):
     for _ in steps(t, 3):
         with t.annotation(loader):
-            t.leaf("aten::stack", 20)
             t.work(10)
+            t.leaf("aten::stack", 20) if loader == LOADER else t.work(20)
         t.leaf("aten::mm", 10)
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
@@ -156,11 +156,10 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     unnamed = built(g.build(), tables={}, in_loader=np.array([False, True, False, True]))
     assert "trace-replay" not in titled(find(unnamed), "waits for its data").evidence
     sure = titled(find(job), "is the heaviest op").gain
-    # however much steps differ, no more than half of the op is gained
     g.metadata |= {"steps_measured": 9, "step_p10_ns": 42_000, "step_p90_ns": 78_000}
     noisy = titled(find(built(g.build(), tables={"host_time_per_op": ops})), "is the heaviest op").gain
-    assert noisy is not None and sure is not None and noisy.limits_pct[0] < sure.limits_pct[0] - 1
-    assert noisy.limits_pct[1] == pytest.approx(sure.limits_pct[1])
+    assert noisy is not None and sure is not None
+    assert noisy.limits_pct[0] < sure.limits_pct[0] - 1 and noisy.limits_pct[1] > sure.limits_pct[1] + 1
 
 
 def test_other_processes_that_keep_the_cores_of_a_loop_busy_are_named() -> None:
@@ -172,7 +171,7 @@ def test_other_processes_that_keep_the_cores_of_a_loop_busy_are_named() -> None:
     g.metadata |= {"cores": 2, "own_cpu_ns": 110_000, "others_cpu_ns": 80_000}
     found = titled(find(built(g.build(), tables={})), "take cores from the loop")
     assert found.title == "Other processes, the data loader's among them, take cores from the loop"
-    assert found.gain is not None and found.gain.share == "25 % (0 to 50 %)"
+    assert found.gain is not None and found.gain.share == "up to 50 %"
     assert found.evidence == "of 2 cores the loop kept 1.1 busy, and other processes 0.8"
     g.metadata["world_size"] = 2  # the other rank may be on this machine, and is one of the others
     assert not any("take cores" in finding.title for finding in find(built(g.build(), tables={})))

@@ -226,7 +226,7 @@ POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_erro
     ("fitted", "simulation", "text"),
     [
         (GOOD, FITTED, "50 GiB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %"),
-        (Network(transfers=6, sizes=1), FITTED, "too few sizes to judge the fit"),
+        (Network(transfers=6, sizes=1), FITTED, "all of one size, which does not show whether latency or bandwidth"),
         (Network(MOST_BANDWIDTH), LATENCY, "any bandwidth, 7 ns a link"),
         (GOOD, BANDWIDTH, "400 GiB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
         (GOOD, LATENCY, "50 GiB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
