@@ -13,7 +13,7 @@ from ...schema.graph import DEVICE_NAME, DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
 from ...schema.reasons import Counts, Reason
 from .. import replay as replays
-from ..replay import LOADER, Recording, Replay, Workload
+from ..replay import Recording, Replay, Workload
 from ..sync_records_advice import lacks_sync_records
 from .finding_words import FOUND_WORDS, Found, Said, Sentence, in_template
 from .rank import RankTrace, activity_rows, lost_launches, lost_work
@@ -178,12 +178,11 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
     inner[node] = rank.innermost_ops(graph.integers("tid")[node], (graph.start_ns + graph.duration_ns // 2)[node])
     is_aten = ops.name.where(lambda name: name.startswith(ATEN))
     outermost = np.full(len(ops) + 1, -1)
-    loading = np.append(ops.name.where(lambda name: LOADER.search(name) is not None), False)
     for rows in tree.levels:
         above = tree.parent[rows]
         outermost[rows] = np.where((outermost[above] < 0) & is_aten[rows], rows, outermost[above])
-        loading[rows] |= loading[above]
-    in_loader, op_row = np.asarray(loading[inner]), np.where(outermost[inner] >= 0, outermost[inner], inner)
+    in_loader, op_row = np.zeros(len(graph), np.bool_), np.where(outermost[inner] >= 0, outermost[inner], inner)
+    in_loader[node] = replays.within(graph, replays.LOADER)[node] >= 0
     # the node of each activity, unless the graph has others
     activities, nodes = linked.activities, activity_rows(graph)
     if len(nodes) == len(activities) and len(ops):

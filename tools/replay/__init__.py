@@ -1,6 +1,6 @@
 """Graphs in, when each node runs out: as measured, or with durations changed; and as ASTRA-sim would run a job."""
 
-from .calls import LOADER, OPTIMIZER, UNRECORDED, Calls, HostOps, Phase, calls_of, phase_intervals, phases_of
+from .calls import LOADER, OPTIMIZER, UNRECORDED, Calls, HostOps, Phase, calls_of, phase_intervals, phases_of, within
 from .changed_graphs import changed_graphs
 from .changes import (
     SCALABLE, UNDER, Bound, Changes, Kernels, Roofline, Scale, device_peaks, given_changes, kernels_of, matched, parse_scale,
