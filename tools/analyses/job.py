@@ -310,7 +310,8 @@ class Job:
         noise_us = replays.noise_around(run.noise_pct if run else 0.0, self.length_us, self.length_us - saved_us)
         least = most = None
         if others or noise_us:
-            least, most = min(shares) * self.length_us - noise_us, max(shares) * self.length_us + noise_us
+            least = min(shares) * self.length_us - noise_us
+            most = max(shares) * self.length_us + noise_us * (least > 0)  # without a lower end it is the upper bound
         least_pct = max(replays.CLEAR_PCT, LEAST_OF_GAIN * max(freed, 100 * share))
         differs, steps = abs(freed - 100 * share) > least_pct, run.steps if run else 0
         return Gain(saved_us, 100 * share, factor, removed, least, most, steps, freed if differs else None)

@@ -174,16 +174,13 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
     """Finds whether a run on the CPU alone would be shorter with its heaviest op, without pauses, twice as fast."""
     if job.is_on_device:
         return
-    times, is_pause = defaultdict[str, float](float), usual_ns(job)[1]
-    for row in job.rows("host_time_per_op"):
-        times[row["name"]] += row["self"]
-    for node in np.flatnonzero(is_pause).tolist():
-        times[job.names[node]] -= float(job.work.duration_ns[node]) / 1000
-    ops = [name for name in times if name.startswith(ATEN) and times[name] > 0]
-    if not ops:
+    is_pause = usual_ns(job)[1]
+    is_op = job.names.where(lambda name: name.startswith(ATEN)) & (job.work.node_class == NodeClass.HOST) & ~is_pause
+    times_ns = np.bincount(job.names.codes[is_op], job.recorded.work.duration_ns[is_op], len(job.names.table))
+    if not times_ns.any():
         return
-    heaviest = max(ops, key=lambda name: times[name])
-    chosen = job.names.equal(heaviest) & (job.work.node_class == NodeClass.HOST) & ~is_pause
+    heaviest = job.names.table[int(times_ns.argmax())]
+    chosen = is_op & job.names.equal(heaviest)
     ranks, runs = job.rank_of_node[chosen], (job.work, job.recorded.work)
     times_us, recorded_us = (np.bincount(ranks, run.duration_ns[chosen]) / 1000 for run in runs)
     gain, longest = job.gain(np.where(chosen, TWICE_AS_FAST, 1.0)), int(times_us.argmax())
