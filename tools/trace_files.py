@@ -158,7 +158,8 @@ def assign_ranks(
     for traces in of_runs:
         folders = {trace.folder for trace in traces}
         if len(folders) == len(traces) and {trace.folder for trace in single} <= folders:
-            line = f"{len(folders)} runs, each in a folder of its own ({list_names(sorted(folders))}); give one of them"
+            all_of = sorted({trace.folder for trace in devices})
+            line = f"{len(all_of)} runs, each in a folder of its own ({list_names(all_of)}); give one of them"
             return AssignedRanks([], [line], [], of_several_runs=True)
     apart, are = why_two_runs({trace.name: trace.recorded_ns for trace in single}), "of two runs"
     by_identity = grouped(lambda trace: trace.identity, single)

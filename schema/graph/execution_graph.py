@@ -159,10 +159,6 @@ class ExecutionGraph(NodeColumns):
                 table[name] = nullable(column) if isinstance(column, np.ndarray) else column
         return table | {"data_deps": self.data_deps, "ctrl_deps": self.ctrl_deps}
 
-    def to_networkx(self) -> "nx.DiGraph[int]":
-        """Returns a networkx DiGraph: nodes by id, edges from source to dependent with `kind` and `kind_bits`."""
-        return digraph_of(self)
-
 
 def _type_names(graph: NodeColumns) -> Categorical:
     return Categorical(graph.type.astype(np.int32), [kind.name for kind in NodeType])

@@ -61,6 +61,9 @@ class Found(Enum):
     HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}",
         "{time}{rank:+ on rank #}, {pct:.0f} % of the run{slow:+, without # unusually long calls}\n{recorded:+# in the recorded run}",
         "That op at twice its speed")
+    OPTIMIZER = FindingWords("The optimizer takes {pct:.0f} % of the run",
+        "Use its fused form, such as torch.optim.AdamW(…, fused=True), or let each of its steps serve a larger batch",
+        "{time}{rank:+ on rank #}\n{recorded:+# in the recorded run}", "An optimizer twice as fast")
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
         "This takes {time}{rank:+ on rank #}", "Leaving that out")

@@ -61,8 +61,7 @@ class Gain(NamedTuple):
     @property
     def has_no_least(self) -> bool:
         """Whether the trace gives no lower end, so that the share and the time are the upper one."""
-        is_one = self.freed_pct is None and self.least_us is None
-        return is_one or round(self.limits_pct[0]) <= 0 or round(self.pct) == 0
+        return (self.freed_pct is None and self.least_us is None) or min(map(round, (self.pct, *self.limits_pct))) <= 0
 
     @property
     def share(self) -> str:
@@ -272,10 +271,14 @@ class Job:
     def gain_of(self, spec: str, factor: Floats, removed: Bool) -> Gain:
         """Returns how much sooner the run ends with a change of `--scale`, which is to `gain` this factor and these."""
         changed = replays.replay_job(self.work, [replays.parse_scale(spec)])
-        between = changed.range or (changed.makespan_ns, changed.makespan_ns)
-        saved_us, most, least = ((changed.measured_ns - ns) / 1000 for ns in (changed.makespan_ns, *between[:2]))
-        steps = self.work.unprofiled.steps if self.work.unprofiled else 0
-        return Gain(saved_us, 100 * saved_us / self.length_us, factor, removed, least, most, steps)
+        between, run = changed.range, self.work.unprofiled
+        saved_us, least, most = (changed.measured_ns - changed.makespan_ns) / 1000, None, None
+        if between and (run or not between.is_clear):
+            least, most = ((changed.measured_ns - ns) / 1000 for ns in (between.high_ns, between.low_ns))
+            if least <= 0:
+                most -= replays.noise_around(between.noise_pct, self.length_us, self.length_us - saved_us)
+        pct = 100 * saved_us / self.length_us
+        return Gain(saved_us, pct, factor, removed, least, most, run.steps if run else 0)
 
     def gain(self, factor: Floats, removed: Bool | None = None, of_host_delays: float = 1.0) -> Gain:
         """Returns how much sooner the run ends with durations times factors, then without `removed` dependencies, which

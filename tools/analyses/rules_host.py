@@ -115,9 +115,6 @@ def data_loader(job: Job) -> Iterator[Finding]:
     question = _question(job, "" if is_ahead else replays.UNDER)
     without = np.where(loads, 0.0, 1.0), handed_over
     gain = job.gain_of(question, *without) if question else job.gain(*without)
-    if not job.is_on_device:
-        # the batch is then loaded by cores that compute, unless one is idle
-        gain = gain._replace(least_us=0.0, most_us=max(gain.us, gain.most_us or 0.0))
     values = {
         "spec": shlex.quote(question) if question else "",
         "advice": Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
@@ -170,33 +167,37 @@ def _between_steps(job: Job) -> Bool:
     return between
 
 
-def heaviest_op(job: Job) -> Iterator[Finding]:
-    """Finds whether a run on the CPU alone would be shorter with its heaviest op, without pauses, twice as fast."""
+def heaviest_work(job: Job) -> Iterator[Finding]:
+    """Finds whether a run on the CPU alone would be shorter with its heaviest op, or optimizer, twice as fast."""
     if job.is_on_device:
         return
     is_pause = usual_ns(job)[1]
-    is_op = job.names.where(lambda name: name.startswith(ATEN)) & (job.work.node_class == NodeClass.HOST) & ~is_pause
+    is_work = (job.work.node_class == NodeClass.HOST) & ~is_pause
+    is_op = is_work & job.names.where(lambda name: name.startswith(ATEN))
     times_ns = np.bincount(job.names.codes[is_op], job.recorded.work.duration_ns[is_op], len(job.names.table))
     if not times_ns.any():
         return
     heaviest = job.names.table[int(times_ns.argmax())]
     chosen = is_op & job.names.equal(heaviest)
-    ranks, runs = job.rank_of_node[chosen], (job.work, job.recorded.work)
-    times_us, recorded_us = (np.bincount(ranks, run.duration_ns[chosen]) / 1000 for run in runs)
-    gain, longest = job.gain(np.where(chosen, TWICE_AS_FAST, 1.0)), int(times_us.argmax())
     # it computes nothing if it returns a view of its input, by its schema, or memory without values
     schemas = Categorical.joined(rank.graph.texts("op_schema") for rank in job.ranks)
     with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
     is_view = len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW)
-    only_describes = is_view or heaviest.startswith(ALLOCATES)
-    advice = Said.CALL_LESS.of(count=int(chosen.sum())) if only_describes else Said.COMPUTE_FASTER
-    values = {
-        "op": heaviest, "time": gain.in_its_unit(times_us[longest]), "rank": job.rank_named(longest),
-        "pct": 100 * times_us[longest] / job.length_us,
-        "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
-        "advice": advice, "slow": int((is_pause & job.names.equal(heaviest)).sum()) or None,
-    }  # fmt: skip
-    yield Finding(Found.HEAVIEST_OP, gain, "host_time_per_op", values)
+    is_cheap = is_view or heaviest.startswith(ALLOCATES)
+    advice = Said.CALL_LESS.of(count=int(chosen.sum())) if is_cheap else Said.COMPUTE_FASTER
+    phase = np.concatenate([replays.phases_of(rank.graph) for rank in job.ranks])
+    of_optimizer = is_work & (phase == [*replays.Phase].index(replays.Phase.OPTIMIZER))
+    for what, part in [(Found.HEAVIEST_OP, chosen), *[(Found.OPTIMIZER, of_optimizer)] * bool(of_optimizer.any())]:
+        ranks, runs = job.rank_of_node[part], (job.work, job.recorded.work)
+        times_us, recorded_us = (np.bincount(ranks, run.duration_ns[part]) / 1000 for run in runs)
+        gain, longest = job.gain(np.where(part, TWICE_AS_FAST, 1.0)), int(times_us.argmax())
+        values = {
+            "op": heaviest, "time": gain.in_its_unit(times_us[longest]), "rank": job.rank_named(longest),
+            "pct": 100 * times_us[longest] / job.length_us,
+            "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
+            "advice": advice, "slow": int((is_pause & job.names.equal(heaviest)).sum()) or None,
+        }  # fmt: skip
+        yield Finding(what, gain, "host_time_per_op", values)
 
 
 def crowded_cores(job: Job) -> Iterator[Finding]:
@@ -404,5 +405,5 @@ def _waits_for_pageable(job: Job) -> Bool:
 
 
 RULES = (
-    small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_op, crowded_cores, without_ops, pauses,
+    small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_work, crowded_cores, without_ops, pauses,
 )  # fmt: skip

@@ -244,7 +244,7 @@ class Matched(msgspec.Struct, frozen=True):
     def of_spec(self) -> str:
         """Says after a number of nodes by what they were chosen, and how long they took."""
         names = list_names([columns.shortened(name, NAME_SHOWN) for name in self.names], NAMES_SHOWN)
-        of_spec = f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} recorded)"
+        of_spec = f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} of work recorded)"
         return f"{of_spec}: {names}" if names else of_spec
 
 

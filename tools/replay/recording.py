@@ -375,9 +375,8 @@ def _models(host: _Host, measured_ns: int, steps: int) -> tuple[tuple[Model, ...
         is_enough = host.makespan_ns(Model(0.0, 0.0, host.longest_other_us)) <= goal_ns
         of_all = host.fitted(lambda share: Model(0.0, share, host.longest_other_us if is_enough else None), goal_ns)
         models = [of_first, of_all, host.fitted(lambda share: Model(first_us * (1 - share), 1.0), goal_ns)]
-    if is_limit:
-        # where steps do not show the host at all, it takes between no time and all of it
-        middle = msgspec.structs.replace(of_first, host_factor=of_first.host_factor / 2)
-        models = [*([middle] if goal_ns > measured_ns else []), *models, without_host]
+    if is_limit and goal_ns > measured_ns:  # steps do not show the host, which takes between no time and all of it
+        models = [msgspec.structs.replace(of_first, host_factor=of_first.host_factor / 2), *models]
+    models += [without_host] if is_limit else []
     cause = Cause.DEVICES_LIMIT if is_limit else Cause.HELD_UP if is_more else Cause.HOST_SLOWED
     return tuple(dict.fromkeys(models)), cause

@@ -145,9 +145,7 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     for start in (0, 100_000):
         loaded = g.host(LOADER, start, 40_000, after=before)
         before = [(g.host("aten::mm", start + 40_000, 60_000, after=[(loaded, PROGRAM_ORDER)]), PROGRAM_ORDER)]
-    times = (Column(name, "µs", np.array([120.0])) for name in ("self", "total"))
-    ops = Table("", "", [Column("name", "", ["aten::mm"]), *times])
-    job = built(g.build(), tables={"host_time_per_op": ops}, in_loader=np.array([True, False, True, False]))
+    job = built(g.build(), tables={}, in_loader=np.array([True, False, True, False]))
     assert titled(find(job), "is the heaviest op").evidence.endswith(
         ", 60 % of the run; 60.0 µs a step in the recorded run"
     )
@@ -157,7 +155,7 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     assert "trace-replay" not in titled(find(unnamed), "waits for its data").evidence
     sure = titled(find(job), "is the heaviest op").gain
     g.metadata |= {"steps_measured": 9, "step_p10_ns": 42_000, "step_p90_ns": 78_000}
-    noisy = titled(find(built(g.build(), tables={"host_time_per_op": ops})), "is the heaviest op").gain
+    noisy = titled(find(built(g.build(), tables={})), "is the heaviest op").gain
     assert noisy is not None and sure is not None
     assert noisy.limits_pct[0] < sure.limits_pct[0] - 1 and noisy.limits_pct[1] > sure.limits_pct[1] + 1
 
@@ -386,6 +384,15 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:
     assert gain_us(found) == pytest.approx(40) and "bf16" in found.advice
 
 
+def test_an_optimizer_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:
+    t.leaf("aten::mm", 80)
+    with t.annotation("Optimizer.step#Adam.step"):
+        t.work(10)
+        t.leaf("aten::addcdiv_", 30)
+    found = titled(find(played(t)), "The optimizer takes 33 % of the run")
+    assert gain_us(found) == pytest.approx(20) and "fused" in found.advice
+
+
 def test_steps_that_take_several_times_as_long_as_others_are_named() -> None:
     for second, said in ((200, False), (400, True)):
         t = TraceBuilder()
@@ -402,10 +409,7 @@ def test_steps_that_take_several_times_as_long_as_others_are_named() -> None:
 def test_bf16_is_no_advice_for_an_op_that_computes_nothing(g: GraphBuilder, op: str, schema: str) -> None:
     for number in range(4):
         g.host(op, 10_000 * number, 10_000, **({"op_schema": schema} if schema else {}))
-    table = Table(
-        "", "", [Column("name", "", [op]), *(Column(name, "µs", np.array([40.0])) for name in ("self", "total"))]
-    )
-    found = titled(find(built(g.build(), tables={"host_time_per_op": table})), f"{op} is the heaviest op")
+    found = titled(find(built(g.build(), tables={})), f"{op} is the heaviest op")
     assert found.advice.startswith("It computes nothing, so that its time is the cost of calling it, 4 times here")
 
 
