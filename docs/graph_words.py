@@ -226,7 +226,7 @@ KINDS = {
     DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
     DependencyKind.HANDOFF: "a thread follows another one that it waited for",
     DependencyKind.COLLECTIVE: "communication in the order that all ranks share",
-    DependencyKind.INFERRED: "with another bit: known from times alone",
+    DependencyKind.INFERRED: "with another bit: known from timing alone",
     DependencyKind.CALL_ORDER: "with another bit: known from the order of calls alone; not for ASTRA-sim",
     DependencyKind.LAUNCHED_GRAPH: "recorded between activities of one CUDA graph",
 }

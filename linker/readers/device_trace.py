@@ -310,15 +310,8 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
         )
     if rank is None:
         raise DataError(
-            f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}",
-            *(
-                ", or take one out with ",
-                Remedy.LINK_RANK,
-                ", or build all with ",
-                Remedy.BUILD,
-                " and give the graphs to ",
-                Remedy.REPORT,
-            ),
+            f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); build all with ",
+            *(Remedy.BUILD, " and give the graphs to ", Remedy.REPORT, ", or take one out with ", Remedy.LINK_RANK),
         )
     if rank not in labelled:
         raise RequestError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")

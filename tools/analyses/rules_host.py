@@ -107,12 +107,14 @@ def data_loader(job: Job) -> Iterator[Finding]:
     # what other threads of the loader hand over; without a profiler the wait for it may be part of a measured time
     handed_over = is_of_kind(work, DependencyKind.HANDOFF) & in_loader[work.target]
     loads = in_loader & (work.node_class == NodeClass.HOST) | replays.of_loader_threads(recorded, in_loader)
-    ranks = job.rank_of_node[in_loader]
-    times_us, recorded_us = (np.bincount(ranks, run.duration_ns[in_loader]) / 1000 for run in (work, recorded))
-    longest = int(times_us.argmax())
     is_ahead, run = len(waits_of(recorded)[0]) > 0, job.work.unprofiled
     is_slowed = run is not None and run.step_us > run.step_without_profiler_us
-    question = _question(job, "" if is_ahead else replays.UNDER)
+    is_named = in_loader & job.names.where(lambda name: replays.LOADER.search(name) is not None)
+    question, asked = _question(job, is_named, "" if is_ahead else replays.UNDER), is_named if is_ahead else in_loader
+    times_us, recorded_us = (
+        np.bincount(job.rank_of_node[asked], run.duration_ns[asked]) / 1000 for run in (work, recorded)
+    )
+    longest = int(times_us.argmax())
     without = np.where(loads, 0.0, 1.0), handed_over
     gain = job.gain_of(question, *without) if question else job.gain(*without)
     values = {
@@ -126,9 +128,8 @@ def data_loader(job: Job) -> Iterator[Finding]:
     yield Finding(Found.DATA_LOADER, gain, "host_phases", values)
 
 
-def _question(job: Job, by: str) -> str:
+def _question(job: Job, is_named: Bool, by: str) -> str:
     """Returns the change that leaves out what is named as a loader; "" where no node is."""
-    is_named = job.in_loader & job.names.where(lambda name: replays.LOADER.search(name) is not None)
     names = {job.names.table[code].partition("#")[0] for code in np.unique(job.names.codes[is_named])}
     pattern = "|".join(re.escape(name).replace("\\ ", " ") for name in sorted(names))
     return f"{by}{f'({pattern})' if len(names) > 1 else pattern}=0" if names else ""

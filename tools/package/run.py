@@ -210,7 +210,7 @@ def what_if(graphs: Graphs, changes: Changes, *, as_recorded: bool = False) -> W
       before   4.49 ms
       after    2.65 ms
       saved    1.85 ms
-      changed  58 nodes by class:computation=0.5 (3.52 ms recorded); 4 nodes by AllReduce=0.9 (1.31 ms recorded)
+      changed  58 nodes by class:computation=0.5 (3.52 ms of work recorded); 4 nodes by AllReduce=0.9 (1.31 ms of work recorded)
 
     Args:
         graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.

@@ -335,7 +335,7 @@ def describe_simulated(result: Simulated) -> str:
     for label, rank in result.ranks.items():
         measured = f"{rank.measured_us:>14,.1f} µs measured  {signed_pct(rank.error_pct)}" if rank.measured_us else ""
         lines.append(f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{measured}")
-    error = f"at most {signed_pct(result.worst_error_pct)} from the measured run"
+    error = f"largest difference from the measured run {signed_pct(result.worst_error_pct)}"
     if not any(rank.measured_us for rank in result.ranks.values()):
         last = max(result.ranks, key=lambda label: result.ranks[label].finish_us)
         error = f"rank {last} is the last; no rank was measured"
