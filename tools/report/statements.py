@@ -147,7 +147,7 @@ def diff_verdict(tables: Tables) -> str:
     without, waits = whole.pop(WITHOUT_PROFILER, None), [row for row in rows if row["part"] == DATA_WITHOUT_PROFILER]
     if not whole:
         return ""
-    first, *others = whole.values()
+    first = next(iter(whole.values()))
     if without and _may_be_alike(without, first):
         both, noise = ((without, "unprofiled"), (first, "recorded")), without["noise"]
         times = ", ".join(f"{_change(row)} {how} ({row['change']:+.1f} %)" for row, how in both)
@@ -161,7 +161,7 @@ def diff_verdict(tables: Tables) -> str:
             "Run A and run B hold different work, and no steps are marked that could be compared: run B does most of it "
             f"{_more(pct)} often. The run takes {_change(first)}, which for as much work is {_more(per_work)} time."
         )
-    text = _faster(first) + "".join(f", the {row['part']} {_change(row)}" for row in others)
+    text = _faster(first)
     # what recording did to steps that waited for data says nothing of them
     waited = [row for row in waits if without and 2 * row["difference"] / (without["difference"] or 1) > 1]
     of_recording = [row for row in rows if row["part"] not in (*WHOLE, DATA_WITHOUT_PROFILER)]
