@@ -56,7 +56,7 @@ There are five kinds of nodes. The first three are *host nodes*: `is_cpu_op` is 
 - A **wait** is a call that returns only after work of the device has ended. One of its dependencies has bit 16.
 - **Idle** is time of a thread between its ops for which nothing is recorded, mostly Python. Its name is `host idle`.
 - An **activity** is a kernel, copy or set (`memset`) on the device.
-- A **delay** is time before an activity for which the trace shows no reason. It has the attribute `delay`.
+- A **delay** is time before an activity that no dependency accounts for. It has the attribute `delay`.
 
 Process groups are nodes of type `METADATA_NODE`, which take no time. Graphs for ASTRA-sim have [a few
 more](astra-sim-details.md#how-do-these-graphs-differ-from-others).

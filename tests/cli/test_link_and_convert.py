@@ -465,5 +465,5 @@ def test_pages_name_the_worst_of_the_table_of_changed_runs() -> None:
     known = {recorded for _, recorded, *_ in rows}
     worst = {recorded: max(float(row[5]) for row in rows if row[1] == recorded) for recorded in known}
     summary = "".join(line for line in lines if "](#changed-runs) |" in line)
-    assert f"else {max(worst.values()):.0f} |" in summary
-    assert all(f"{worst['all']:.1f} points" in text for text in (summary, (ROOT / "README.md").read_text("utf-8")))
+    assert f"{max(worst.values()):.0f} %" in summary
+    assert all(f"{worst['all']:.1f} %" in text for text in (summary, (ROOT / "README.md").read_text("utf-8")))
