@@ -80,6 +80,7 @@ class Remedy(Enum):
     NO_HOST = Spelled("--no-host", "host=False")
     PEAK = Spelled("--peak", "peaks=…")
     RANK = Spelled("--rank N", "rank=N")
+    RANKS = Spelled("--ranks", "ranks")
     REMOVE_RANKS = Spelled("--remove-ranks", "remove_ranks")
     ROOFLINE = Spelled("--roofline", "AstraSimOptions(roofline=…)")
     SCHEDULER = Spelled("--scheduler", "scheduler")

@@ -111,9 +111,8 @@ def data_loader(job: Job) -> Iterator[Finding]:
     is_slowed = run is not None and run.step_us > run.step_without_profiler_us
     is_named = in_loader & job.names.where(lambda name: replays.LOADER.search(name) is not None)
     question, asked = _question(job, is_named, "" if is_ahead else replays.UNDER), is_named if is_ahead else in_loader
-    times_us, recorded_us = (
-        np.bincount(job.rank_of_node[asked], run.duration_ns[asked]) / 1000 for run in (work, recorded)
-    )
+    ranks = job.rank_of_node[asked]
+    times_us, recorded_us = (np.bincount(ranks, each.duration_ns[asked]) / 1000 for each in (work, recorded))
     longest = int(times_us.argmax())
     without = np.where(loads, 0.0, 1.0), handed_over
     gain = job.gain_of(question, *without) if question else job.gain(*without)

@@ -63,7 +63,7 @@ def find_sources(
     sources = Sources(list_names(names, TITLED), [], [])
     files = [path for path in paths if not path_is(path, Path.is_dir)]
     for folder in filter(Path.is_dir, paths):
-        _add_folder(folder, sources, progress, allow_mismatch)
+        _add_folder(folder, sources, progress, allow_mismatch, chosen is not None)
     _add_files(files, sources, allow_mismatch)
     # by rank, so that the order of the files makes no difference
     sources.ranks.sort(key=lambda source: (source.known_rank is None, source.known_rank or 0))
@@ -131,8 +131,8 @@ def _read(source: Source, options: ReadOptions, on_progress: OnProgress) -> Rank
     return rank
 
 
-def _add_folder(folder: Path, sources: Sources, progress: Progress, allow_mismatch: bool) -> None:
-    """Adds the pairs of traces in a folder; without a device trace, the linked traces, or else the graphs."""
+def _add_folder(folder: Path, sources: Sources, progress: Progress, allow_mismatch: bool, is_chosen: bool) -> None:
+    """Adds the pairs of traces in a folder, else linked traces, else graphs. Raises DataError if one cannot be used."""
     try:
         pairs = find_pairs(folder, lambda _: False, progress, allow_mismatch=allow_mismatch, otherwise=str(DIFF))
     except NoDeviceTraceError:
@@ -148,6 +148,9 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress, allow_mismat
             raise
         sources.ranks.extend(made)
         return
+    if pairs.failures and pairs.ranks and not is_chosen:
+        there = f"or report on rank {ranges(sorted(pair.rank for pair in pairs.ranks))} alone, with "
+        raise DataError(f"{list_names(pairs.failures, 1)}; {there}", Remedy.RANKS)
     for pair in pairs.ranks:
         host, rank = folder / pair.host if pair.host else None, None if pair.records_rank else pair.rank
         detail = folder / pair.detail if pair.detail else None

@@ -60,7 +60,7 @@ def key_figures(tables: Tables) -> Iterator[KeyFigure]:
         yield KeyFigure(cell(len(ranks)), "ranks")
     if measured:
         job = replays[0]["ranks"]
-        yield KeyFigure(time_text(measured[0]), "recorded run", f"of all {job} ranks" if job > 1 else "")
+        yield KeyFigure(time_text(measured[0]), "run", f"of all {job} ranks" if job > 1 else "")
     if devices:
         whole = measured[0] if measured else max(row["span"] for row in devices)
         for label, column in (("device busy", "busy"), ("computing", "compute")):

@@ -50,6 +50,15 @@ def test_a_file_of_another_kind_among_traces_is_left_out_with_a_note(data: Path,
     assert len(sources.ranks) == 2 and sources.notes == [f"{strange} is JSON that execgraph does not know: not used"]
 
 
+def test_a_folder_of_which_a_rank_cannot_be_used_is_refused_unless_ranks_are_chosen(data: Path, tmp_path: Path) -> None:
+    for path in (data / "training").iterdir():
+        shutil.copy(path, tmp_path)
+    shutil.copy(data / "training" / "device_rank0.json.gz", tmp_path / "device_rank0_again.json.gz")
+    with pytest.raises(DataError, match=r"rank 0: .*; or report on rank 1 alone, with ranks$"):
+        find_sources([tmp_path])
+    assert [source.known_rank for source in find_sources([tmp_path], chosen=[1]).ranks] == [1]
+
+
 def test_numbers_in_names_are_in_order_by_value(given: dict[str, Path]) -> None:
     for name in ("graph.10.et", "graph.9.et"):
         shutil.copy(given["graph"], given["nothing"] / name)

@@ -60,7 +60,7 @@ def test_the_sentences_name_what_limits_the_run(training_report: Report) -> None
     assert said[0] == "116 kernels, 8 communications, 2 copies and sets ran on 2 devices, 400 host ops on 2 ranks."
     assert "33 % of the communication is hidden behind computation." in said
     assert said[-1].startswith("The critical path is 78 % computation, ")
-    assert [figure.label for figure in key_figures(tables)][:3] == ["ranks", "recorded run", "device busy"]
+    assert [figure.label for figure in key_figures(tables)][:3] == ["ranks", "run", "device busy"]
     assert facts({}) == [*key_figures({})] == []
 
 

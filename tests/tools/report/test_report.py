@@ -328,7 +328,7 @@ def test_page_tables_commands_and_python_say_the_same_of_a_job(job, data, reques
     assert (row["measured"], row["replayed"]) == pytest.approx((replayed["measured_us"], replayed["makespan_us"]))
     measured = time_text(row["measured"])
     figures = key_figures(report.tables | {"ranks": report.ranks})
-    assert next(figure.value for figure in figures if figure.label == "recorded run") == measured
+    assert next(figure.value for figure in figures if figure.label == "run") == measured
     assert run("-q", traces) == 0
     said = capfd.readouterr().out
     assert f"How each device spent the run of {measured}\n" in said
