@@ -21,8 +21,8 @@ def same_ops(trace: LinkedTrace, details: LinkedTrace) -> tuple[OpRows, OpRows]:
     return OpRows(rows[same >= 0]), OpRows(same[same >= 0])
 
 
-def with_details(trace: LinkedTrace, details: LinkedTrace) -> tuple[LinkedTrace, str]:
-    """Returns the trace with modules and functions of the same ops or those around, and of how many they are known."""
+def with_details(trace: LinkedTrace, details: LinkedTrace) -> tuple[LinkedTrace, int, int]:
+    """Returns the trace with modules and functions of the same ops or those around, and how many have them, of all."""
     pairs, known = same_ops(trace, details), OpRows(np.full(len(trace.ops), -1, np.int64))
     known[pairs[0]] = pairs[1]
     op_row = RowMap(known)[columns.nearest(known >= 0, op_parents(trace.ops))]
@@ -37,7 +37,7 @@ def with_details(trace: LinkedTrace, details: LinkedTrace) -> tuple[LinkedTrace,
     tables, names = (details.ops, details.calls), ("module", "python_function")
     trace = labelled(trace, **{name: labels(*(getattr(table, name) for table in tables)) for name in names})
     is_op = (trace.ops.start != ABSENT) & ~are_step_marks(trace.ops.name)
-    return trace, f"modules and Python functions of {int((known[is_op] >= 0).sum())} of {int(is_op.sum())} ops"
+    return trace, int((known[is_op] >= 0).sum()), int(is_op.sum())
 
 
 def _same_calls(trace: LinkedTrace, details: LinkedTrace, pairs: tuple[OpRows, OpRows]) -> CallRows:

@@ -82,8 +82,8 @@ def link(
     report.notes += rounded(device)
     if host is None and len(ops := part.trace.ops):
         report.notes.append(
-            f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, "
-            "but tensor ids were not recorded, so data dependencies cannot be derived"
+            f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types; "
+            "tensor ids were not recorded, so data dependencies cannot be derived"
         )
     if host is None and (devices := contradictions.unrecorded_devices(None, device)):
         listed = f"lists {', '.join(devices.values())}, but holds no activity of a device"
@@ -93,9 +93,8 @@ def link(
     trace = replace(part.trace, report=report)
     details = linked_details(trace, host, device.detail)
     if details is not None and details.ops.module is not None:
-        trace, known = with_details(trace, details)
-        recorded = match.recorded if match is not None else ""
-        report.notes[:] = [note + f", {known} beside these" * (note == recorded) for note in report.notes]
+        trace, known, of_all = with_details(trace, details)
+        report.notes += [f"the detail trace has modules and functions of {known} of {of_all} ops"] * (known < of_all)
     return trace
 
 
@@ -168,8 +167,6 @@ def _part(
         notes.append(
             f"the {shorter} trace fits the {longer} trace at {match.alignment_count} positions; linked to the first"
         )
-    if match is not None and match.of_other_steps:
-        notes.append(match.recorded)
     if steps is not None:
         covered = steps
     elif covered is not None:

@@ -230,7 +230,7 @@ def _check_one_job(
     of_process = grouped(lambda trace: trace.pid, devices)
     if unknown := of_process.pop(None, []):
         remedy = "name them …rank<N>.json, or give one of them"
-        raise DataError(f"{names_of(unknown)}: have neither rank nor process; {remedy}")
+        raise DataError(f"{names_of(unknown)}: without a rank and a process; {remedy}")
     if windows := next((traces for traces in of_process.values() if len(traces) > 1), []):
         why, remedy = "windows or copies of one recording, not ranks", _one_of(windows, "window")
         of_one = f"record no rank and are of one process, {windows[0].pid}"

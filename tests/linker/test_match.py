@@ -101,7 +101,7 @@ def test_without_a_host_trace_all_ops_are_the_devices_with_their_arguments() -> 
     assert linked.ops.inputs == [b'{"values":[1]}', NO_TENSORS]
     assert linked.ops.outputs == [NO_TENSORS, NO_TENSORS]
     assert linked.report.notes == [
-        "no host trace: 1 of 2 ops have shapes and types, but tensor ids were not recorded, so data dependencies cannot be derived"
+        "no host trace: 1 of 2 ops have shapes and types; tensor ids were not recorded, so data dependencies cannot be derived"
     ]
     assert (linked.report.matched_by, linked.report.agreement_pct, linked.report.host_ops) == ("", 0, 0)
 
@@ -605,7 +605,7 @@ def test_of_other_steps_names_count_and_times_marks_and_sequence_numbers_are_the
     ops = linked.ops
     rows = [(ops.name[row], ops.start[row], ops.seq_id[row], ops.parent_id[row]) for row in (1, 2, 8)]
     assert rows == [("ProfilerStep#7", 700, -1, 1), ("a", 702, 1, 2), ("d", 806, 3, 6)]
-    assert "recorded: times in 2 steps with the device trace alone, structure" in linked.report.notes[0]
+    assert not linked.report.notes
     assert Reason.STEPS_APART not in linked.report.oddities
 
 
@@ -614,7 +614,6 @@ def test_steps_that_differ_are_counted_and_matched_as_far_as_they_go_and_further
     assert (report.matched, report.oddities[Reason.STEPS_APART], report.oddities[Reason.DEVICE_ONLY_OPS]) == (9, 1, 1)
     report = other_steps("abc|abd", "abc|abd|abd|abc").report
     assert (report.matched, report.dropped[Reason.OPS_OUTSIDE]) == (8, 8)
-    assert "structure (tensors, shapes, arguments) in 2 other steps" in report.notes[0]
 
 
 def test_transfers_on_threads_of_their_own_and_what_both_files_say_of_their_windows() -> None:

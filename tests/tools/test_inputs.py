@@ -452,7 +452,7 @@ def test_traces_without_rank_or_process_are_refused_and_a_window_without_a_rank_
     devices = [
         ranks.Trace(name, InputKind.DEVICE, pid, None, False) for name, pid in (("a.json", None), ("b.json", 42))
     ]
-    with pytest.raises(ranks.DataError, match=r"a\.json: have neither rank nor process; name them …rank<N>.json"):
+    with pytest.raises(ranks.DataError, match=r"a\.json: without a rank and a process; name them …rank<N>.json"):
         ranks.assign_ranks(devices, lambda _: True, allow_mismatch=True)
     rows = (("0.json", 41, 0, True), ("1.json", 42, 1, True), ("before.json", 42, None, False))
     assigned = ranks.assign_ranks([ranks.Trace(name, InputKind.DEVICE, *row) for name, *row in rows], lambda _: True)
@@ -498,7 +498,7 @@ def test_traces_of_several_runs_beside_one_with_a_rank_are_called_different_runs
     for name, pid, rank in (("a", 41, 0), ("b", 42, None), ("c", 43, None)):
         trace(tmp_path, f"{name}.json", pid, rank)
     ended = run("trace-report", tmp_path)
-    assert ended.code == 0
+    assert ended.code == 1 and status_of("trace-report", tmp_path, "--ranks", "0", "-q") == 0
     assert "b.json of process 42, c.json of process 43: record no rank and are of different processes" in ended.err
     assert "if they are different runs, give one of them, else name them …rank<N>.json" in ended.err
 

@@ -56,8 +56,8 @@ class Found(Enum):
     PAGEABLE_COPIES = FindingWords("Copies to the device use pageable memory",
         "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True. Measure it: beside "
         "workers of a DataLoader pinning takes time from them",
-        "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them{waited:+; the host waits # for them and "
-        "the work before}{rank:+, longest on rank #}", "Pinned memory")
+        "{count:copy takes|copies take} {time:µs} in all, on the device and in their calls{waited:+; the host waits # for them "
+        "and the work before}{rank:+, longest on rank #}", "Pinned memory")
     HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}",
         "{time}{rank:+ on rank #}, {pct:.0f} % of the run{slow:+, without # unusually long calls}\n{recorded:+# in the recorded run}",
         "That op at twice its speed")
@@ -91,7 +91,7 @@ class Found(Enum):
         f"Record with execgraph.capture, or give the profiler {SETTING}",
         "It is inferred from the order and time of calls. Gains can then be off by several times as much as with records")
     ABSENT_RANKS = FindingWords("{absent:,} of the job's {ranks:,} ranks {absent:?is|are} absent", "Give the traces of all ranks",
-        "The replay waits for none of them ({named}), and which rank held up which is known for the others only")
+        "The replay does not wait for them ({named}), and shows only which of the other ranks held up which")
     SHARED_DEVICE = FindingWords("Ranks {ranks:ranks} may share one device: each names device {device}",
         "Give each rank a device of its own; if each has one, there is nothing to do",
         "If they share it, one rank's busy time holds waits for the other's kernels, and the device is idle less than each row says. The "

@@ -208,7 +208,10 @@ def compare(
     absent = absent_ranks((process.rank for process in recorded if process.rank is not None), world)
     if absent and any(process.records_rank for process in recorded):
         runs = [f"rank{'s' * (count > 1)} {run}" for run, count in absent.items()]
-        what, advice = f"absent from a job of {world} ranks", "only these ranks' graphs will be missing"
+        what, advice = (
+            f"absent from a job of {world} ranks",
+            "their graphs will be missing, and time spent waiting for them stays in the graphs of the others",
+        )
         findings.append(Finding(NOTE, runs, what, advice))
     return findings, False
 

@@ -547,7 +547,7 @@ def test_what_limits_the_trust_is_said_without_a_gain() -> None:
         ("3 of the job's 4 ranks are absent", None),
         ("Memory peaks at 3.0 GiB on device 0 of rank 0", None),
     ]
-    assert "The replay waits for none of them (1-3)" in found[-2].evidence
+    assert "The replay does not wait for them (1-3)" in found[-2].evidence
     assert found[-1].evidence == "Allocated by aten::mm 50 %"
 
 
