@@ -93,8 +93,7 @@ def test_the_job_of_several_processes_and_what_builds_its_graphs():
     torchrun, build = blocks("Several processes", "sh")[0].splitlines()
     assert links(started_twice(script, torchrun)) == 2
     follow(build)
-    [diagnose] = blocks("Is it right\\?", "sh")
-    follow(diagnose)
+    follow("trace-diagnose traces")
 
 
 def test_the_job_with_accelerate():
