@@ -79,8 +79,8 @@ class Gain(NamedTuple):
     @property
     def time(self) -> str:
         """Says how long it is, of a step where it is known how many there are: `400.0 µs a step`."""
-        if self.has_no_least:
-            return self.in_its_unit(self.us if self.most_us is None else self.most_us)
+        if self.has_no_least and self.pct > 0:
+            return self.in_its_unit(self.us * self.limits_pct[1] / self.pct)
         least = "at least " if (self.freed_pct or 0.0) > self.pct else ""
         return least + self.in_its_unit(self.us)
 

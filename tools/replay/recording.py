@@ -48,7 +48,7 @@ OTHERS, ALL_BUSY = 0.1, 0.8
 """Other processes slow the loop's if they keep more of all cores busy, and both together more than the second share."""
 DRIFT_PCT = 6.0
 """Of blocks of 20 steps of benchmarks/accuracy/changed_jobs on a CPU one in ten was further off the median, and of
-eight jobs in tests/data/gpu that the host limits half took more or less when timed again."""
+eight jobs in tests/data/gpu that the host limits half differed by more when they were timed again."""
 MOST_APART = 0.001
 """By at most a third of this share of the run, starts and the end of graphs as they were built replay otherwise."""
 STARTS_DIFFER = "activities start up to {} from where they were measured; --scale compares with the replay"

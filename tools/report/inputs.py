@@ -17,6 +17,7 @@ from ...schema.io import path_is
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ...schema.reasons import LEFT_OUT
 from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank, tabulate
+from ..job import ranks_in_words
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
 from ..replay import BUILT
 from ..terminal import list_names, ranges
@@ -149,8 +150,8 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress, allow_mismat
         sources.ranks.extend(made)
         return
     if pairs.failures and pairs.ranks and not is_chosen:
-        there = f"or report on rank {ranges(sorted(pair.rank for pair in pairs.ranks))} alone, with "
-        raise DataError(f"{list_names(pairs.failures, 1)}; {there}", Remedy.RANKS)
+        usable = ranks_in_words(sorted(pair.rank for pair in pairs.ranks))
+        raise DataError(f"{list_names(pairs.failures, 1)}; or report on {usable} alone, with ", Remedy.RANKS)
     for pair in pairs.ranks:
         host, rank = folder / pair.host if pair.host else None, None if pair.records_rank else pair.rank
         detail = folder / pair.detail if pair.detail else None
