@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from itertools import takewhile
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from execgraph.converter.work import RULES
-from execgraph.schema.device_peaks import PEAKS, Peak, peak_of
+from execgraph.schema.device_peaks import PEAKS, peak_of
 from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.codec import FORMAT_VERSION
 from execgraph.schema.graph.nodes import ATTRIBUTES, CollectiveType
@@ -27,7 +28,7 @@ sys.path.insert(0, str(DOCS))
 
 from counted_words import COUNTED, Meanings  # noqa: E402
 from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES, Where  # noqa: E402
-from kernel_words import DEVICES, FAMILIES, FamilyWords  # noqa: E402
+from kernel_words import COLUMNS, DEVICES, FAMILIES, SELDOM, FamilyWords  # noqa: E402
 from linked_words import ACTIVITIES, KNOWN_BY, OPS, RECORDS, Member, Record  # noqa: E402
 
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
@@ -165,19 +166,22 @@ host trace's number. What else the host trace has for an op, such as a collectiv
 
 
 OPS_BY_FAMILY = """\
-The names are PyTorch's `aten::` ones unless they name another library. `add[_]` is `add` and `add_`. In the family on
-lists, `_foreach_` precedes each name. The number before ops is their steps. Bytes are all that is read and written,
-unless the family says otherwise.
+A *step* is a sum, product, comparison or the like; the number after an op is that of its steps. Bytes are those read
+and written, unless another rule is given. The full list of ops is in the code (`converter/work/`).
 """
 
 PEAKS_ABOUT = """\
-In TFLOP/s without sparsity (-: none or unknown), and GB/s for memory. The first column is a recorded name, without the
-maker. A MIG slice has the share of its multiprocessors, if the trace has their number; its memory is not known.
+In TFLOP/s without sparsity (-: none or unknown), and GB/s for memory, by recorded name without the maker.
+"""
+
+PEAKS_OTHER = """\
+`schema/device_peaks.py` also has fp64 and int8, and these devices: {}. A MIG slice has its
+share.
 """
 
 KERNEL_WORK = """
-A graph says how many floating-point operations each kernel does (`num_ops`) and how many bytes each kernel, copy and set
-reads and writes (`tensor_size`). With the device's [peaks](#peaks), they show what limits the kernel:
+execgraph counts the floating-point operations of each kernel (`num_ops` in graphs), and the bytes that each kernel,
+copy and set reads and writes (`tensor_size`). With the device's [peaks](#peaks), they show what limits the kernel:
 
 ```console
 $ trace-report tests/data/training --only efficiency
@@ -189,7 +193,7 @@ $ trace-report tests/data/training --only efficiency
 
 - `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would save, `bound:memory=0.5` what
   twice the bandwidth would save.
-- `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that the table lacks or that runs slower.
+- `--peak fp16=420 --peak memory=2000` gives peaks that the table lacks.
 - `trace-build --roofline A100:tf32` makes graphs for [ASTRA-sim's roofline mode](astra-sim-details.md#roofline-mode).
 
 ## How is the work counted?
@@ -197,15 +201,11 @@ $ trace-report tests/data/training --only efficiency
 Both numbers come from the op that launched the kernel: its name, and the recorded shapes and types of its arguments.
 
 - **Operations** are counted as torch.utils.flop_counter does, if it knows the op: a multiplication and its addition are
-  2. There are two exceptions: of causal attention only the pairs up to the diagonal count, and `cudnn_convolution`,
-  which it misreads. In other ops each elementary step of each element is one.
+  2. Of causal attention, however, only the pairs up to the diagonal count.
 - **Bytes** are those of the tensors that the op reads and writes, each once. Work in place counts its tensor twice.
-- **Copies and sets** do no operations. Their bytes are recorded; a copy within a device counts them twice.
-- **Communication** has `comm_size` instead.
-- **The op** is the one that launched the kernel, or else the nearest around it that the lists below have, unless ops
-  inside that one do its work. Several kernels of an op share its work in proportion to their measured time.
-- **Unknown work is absent:** for ops that the lists lack, that have no recorded shapes, or whose work depends on values,
-  such as the lengths of sequences. `trace-convert` counts these ops.
+- **Copies** have recorded bytes, which count twice within a device.
+- **Several kernels of an op** share its work in proportion to their measured time.
+- **Unknown work is absent:** the op is not listed, its shapes are not recorded, or its work depends on values.
 """
 
 
@@ -258,33 +258,28 @@ def linked_trace() -> str:
 
 def kernel_work() -> str:
     """docs/kernel-work.md."""
-    ops: dict[str, dict[int, list[str]]] = {name: {} for name in FAMILIES}
-    for name, rule in RULES.items():
-        ops[rule.family].setdefault(rule.steps, []).append(name)
-
-    def family(name: str, words: FamilyWords) -> str:
-        moved = f" Bytes: {words.bytes}." * bool(words.bytes)
-        by_steps = sorted(ops[name].items(), key=lambda item: (not item[0], item[0]))
-        lines = [f"    - {f'{count}: ' * (count > 0)}{short_names(names)}" for count, names in by_steps]
-        return "\n".join([f"- **{name}**: {words.operations}.{moved}", *lines])
-
+    assert {family for words in FAMILIES for family in words.families} == {rule.family for rule in RULES.values()}
     assert all(peak_of(name) is device.peak for name, device in zip(DEVICES, PEAKS, strict=True))
-    peaks = [[f"{rate:g}" if rate else "-" for rate in device.peak] for device in PEAKS]
-    rows = zip(("", *DEVICES), (Peak._fields, *peaks), strict=True)
-    lines = [f"{name:14}" + "".join(f"{rate:>8}" for rate in rates) for name, rates in rows]
+    peaks = [
+        [f"{rate:g}" if rate else "-" for rate in (getattr(device.peak, of) for of in COLUMNS)] for device in PEAKS
+    ]
+    rows = zip(("", *DEVICES), (COLUMNS, *peaks), strict=True)
+    lines = [f"{name:14}" + "".join(f"{rate:>8}" for rate in rates) for name, rates in rows if name not in SELDOM]
+    others = fill(PEAKS_OTHER.replace("{}", ", ".join(code(name) for name in DEVICES if name in SELDOM)), 120)
     sections = {
-        "Ops by family": OPS_BY_FAMILY + "\n" + "\n".join(family(*named) for named in FAMILIES.items()),
-        "Peaks": "\n".join([PEAKS_ABOUT, "```text", *lines, "```"]),
+        "Ops by family": OPS_BY_FAMILY + "\n" + "\n".join(map(family_line, FAMILIES)),
+        "Peaks": "\n".join([PEAKS_ABOUT, "```text", *lines, "```", "", others]),
     }
     return page("The work of kernels: how is it counted?", KERNEL_WORK, sections)
 
 
-def short_names(names: list[str]) -> str:
-    """Names of ops without what they have in common; one that exists in place, too, is there once."""
-    common = "aten::_foreach_" if all(name.startswith("aten::_foreach_") for name in names) else "aten::"
-    short = [name.removeprefix(common) for name in names]
-    in_place = {f"{name}_" for name in short}
-    return " ".join(code(name + "[_]" * (f"{name}_" in short)) for name in short if name not in in_place)
+def family_line(words: FamilyWords) -> str:
+    """A line on families of ops, with the steps of its examples."""
+    rules = {name: RULES[f"aten::{name}"] for name in words.examples.split()}
+    assert {rule.family for rule in rules.values()} <= {*words.families}
+    examples = ", ".join(f"{code(name)} {rule.steps or ''}".rstrip() for name, rule in rules.items())
+    moved = f" Bytes: {words.bytes}." * bool(words.bytes)
+    return f"- **{', '.join(words.families)}** ({examples}): {words.operations}.{moved}"
 
 
 def summary_lines() -> str:
