@@ -167,7 +167,8 @@ host trace's number. What else the host trace has for an op, such as a collectiv
 
 OPS_BY_FAMILY = """\
 A *step* is a sum, product, comparison or the like; the number after an op is that of its steps. Bytes are those read
-and written, unless another rule is given. The full list of ops is in the code (`converter/work/`).
+and written, unless another rule is given. The full list, with exceptions such as backward ops, is in the code
+(`converter/work/`).
 """
 
 PEAKS_ABOUT = """\
@@ -176,7 +177,7 @@ In TFLOP/s without sparsity (-: none or unknown), and GB/s for memory, by record
 
 PEAKS_OTHER = """\
 `schema/device_peaks.py` also has fp64 and int8, and these devices: {}. A MIG slice has its
-share.
+share of the operations, if the trace has its number of multiprocessors; its memory is not known.
 """
 
 KERNEL_WORK = """
@@ -193,19 +194,21 @@ $ trace-report tests/data/training --only efficiency
 
 - `trace-replay --scale bound:compute=0.5` asks what twice the operations per second would save, `bound:memory=0.5` what
   twice the bandwidth would save.
-- `--peak fp16=420 --peak memory=2000` gives peaks that the table lacks.
+- `--peak fp16=420 --peak memory=2000` gives other peaks, for a device that is not in the table or runs slower.
 - `trace-build --roofline A100:tf32` makes graphs for [ASTRA-sim's roofline mode](astra-sim-details.md#roofline-mode).
 
 ## How is the work counted?
 
-Both numbers come from the op that launched the kernel: its name, and the recorded shapes and types of its arguments.
+Both numbers come from the op that launched the kernel, or the nearest known op around it: from its name, and the
+recorded shapes and types of its arguments.
 
 - **Operations** are counted as torch.utils.flop_counter does, if it knows the op: a multiplication and its addition are
   2. Of causal attention, however, only the pairs up to the diagonal count.
 - **Bytes** are those of the tensors that the op reads and writes, each once. Work in place counts its tensor twice.
 - **Copies** have recorded bytes, which count twice within a device.
 - **Several kernels of an op** share its work in proportion to their measured time.
-- **Unknown work is absent:** the op is not listed, its shapes are not recorded, or its work depends on values.
+- **Unknown work is absent:** execgraph does not know the op, its shapes are not recorded, or its work depends on values.
+  Of a Triton kernel only the bytes are known: those of the tensors among its arguments.
 """
 
 
