@@ -9,7 +9,7 @@ import sys
 import types
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -46,21 +46,20 @@ WORDS = {
 GRAPH = """
 A graph file (`graph.0.et`) contains what a rank ran, as nodes, and what each node waited for. To look into one, turn it
 into [JSON](#the-json-form) with `trace-jsonize graph.0.et -o graph.0.json`, or load it in Python with
-`execgraph.read_graph`. The lists below explain [fields](#fields-of-a-node), [attributes](#attributes) and
-[metadata](#metadata).
+`execgraph.read_graph`. Lists of [fields](#fields-of-a-node), [attributes](#attributes) and [metadata](#metadata) are at
+the end.
 
 ## What a file contains
 
-There are five kinds of nodes. The first three are *host nodes*: `is_cpu_op` is true.
+There are five kinds of nodes. The first three are *host nodes*:
 
 - A **slice** is a piece of an op's time on its thread. A new one begins where the op calls another or launches work.
-- A **wait** is a call that returns only after work of the device has ended. One of its dependencies has bit 16.
+- A **wait** is a call that returns only after work of the device has ended.
 - **Idle** is time of a thread between its ops for which nothing is recorded, mostly Python. Its name is `host idle`.
-- An **activity** is a kernel, copy or set (`memset`) on the device.
-- A **delay** is time before an activity that no dependency accounts for. It has the attribute `delay`.
+- An **activity** is a kernel, copy or memory set on the device.
+- A **delay** is time before an activity that no dependency explains.
 
-Process groups are nodes of type `METADATA_NODE`, which take no time. Graphs for ASTRA-sim have [a few
-more](astra-sim-details.md#how-do-these-graphs-differ-from-others).
+Graphs for ASTRA-sim have [a few more](astra-sim-details.md#how-do-these-graphs-differ-from-others).
 
 The file is a series of protobuf messages of `schema/graph/execution_graph.proto`, each behind its length as a varint:
 one `GlobalMetadata`, then a `Node` for each node. It is compressed with gzip if its name ends in `.gz`.
@@ -81,87 +80,77 @@ the dependency that is:
 - `gap_ns`, if it has bit 16 (host sync) and the node is a wait;
 - `chain_gap_ns`, if neither.
 
-An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. If the node has `host_delay_ns`,
-that passes after all of this. The node ends `duration_ns` after its start. Other bits do not change times.
+An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. A `host_delay_ns` is added. The
+node ends `duration_ns` after its start.
 
 A node **without dependencies** starts when it did in the recorded run, if it is the first of its thread or stream.
-Otherwise it starts at 0, when the first node of its rank does, so that a missing dependency shows.
+Otherwise it starts at 0, when the first node of its rank does.
 
-If an activity started later than these rules say, a **delay** node takes the rest of the time, on no stream or thread.
-It depends on the launch or on the kernel before, and the activity depends on the delay, each with bit 2 or 4.
-`trace-convert --no-delays` leaves delays out.
+If an activity started later than these rules say, a **delay** node takes the rest of the time. It depends on the launch
+or on the kernel before, and the activity depends on the delay. `trace-convert --no-delays` leaves delays out.
 
-If durations are changed, `trace-replay` runs at most `concurrency_limit_of_device_N` activities at once. A simulator
-need not obey that. One that knows only `gap_ns` adds it to the end of the last dependency, and gets the recorded run.
+In a changed run `trace-replay` runs at most `concurrency_limit_of_device_N` activities at once. A simulator that knows
+only `gap_ns` adds it to the end of the last dependency, and gets the recorded run.
 
 ### Waits
 
-The `duration_ns` of a wait is what such a call takes on an idle device: the median of the calls of its name in this
-trace that had nothing to wait for. Its `gap_ns` is how long after the awaited work the call returned, minus
-`duration_ns`. Its `chain_gap_ns` is 0 unless the clocks disagree a little. If a trace has no such calls, waits have no
-gaps, and last from the end of what was awaited to that of the call.
+The `duration_ns` of a wait is the median length of the calls of its name that had nothing to wait for. Its `gap_ns` is the
+rest of the time from the end of the awaited work to its return. If a trace has no such calls, waits have no gap.
 
 ## What happens between ranks?
 
 A job is one graph for each rank. `trace-replay` plays them together:
 
-1. **Members find each other** by their group, `comm_type` and `comm_seq`. The group is `pg_ranks`, or the metadata
-   `ranks_of_group_` of `pg_name`, or else the recorded name. Without numbers, or if far more collectives match by
-   order, the order of ids counts. A message (a send or a receive) finds its other end by `comm_src`, `comm_dst` and
-   `comm_tag`, in order. An absent `comm_src` or `comm_dst` is the own rank.
+1. **Members find each other** by their group, `comm_type` and `comm_seq`, or else by their order. The group is
+   `pg_ranks`, or the metadata `ranks_of_group_` of `pg_name`. A send and its receive find each other by `comm_src`,
+   `comm_dst` and `comm_tag`. An absent `comm_src` or `comm_dst` is the own rank.
 2. **A collective starts** when the dependencies of its last member allow it. **It lasts** as long as its shortest
    member, because the others include waiting. All members end together.
 3. **A send and its receive** start with the later one and end together.
 4. **Absent members are not waited for.** A collective of only one rank, or a message without its other end, takes its
    measured time.
 
-On host threads (gloo) each member ends as long after the last arrival as it did in the recorded run. A change of its
-`duration_ns` changes that time by the same factor. For messages and collectives with a root, only arrivals before the
-member's own end count.
+On host threads (gloo) each member ends as long after the last arrival as it did in the recorded run.
 
-**Clocks** of machines differ, so `base_time_ns` is not used. The offset between two ranks is the median difference
-between their ends of shared collectives, limited so that no member ends a collective that another has not begun.
-Ranks without a shared collective are aligned by their messages. Ranks that share nothing, or whose ends no offset
-explains, begin together.
+**Clocks** of machines differ. `trace-replay` aligns two ranks by the median difference between their ends of shared
+collectives, or else of messages. Ranks that share nothing begin together.
 
 ## The JSON form
 
-The object has `metadata`, with `version` and `attr`, and `nodes`, with a node on each line. `trace-replay` and
-`execgraph.read_graph` read it, and `trace-jsonize` makes the same `.et` file of it again. This kernel, shortened, starts
-1,330 ns after its launch (node 15) or 1,159 ns after the kernel before it (node 36), whichever is later:
+The object has `metadata` and `nodes`, with a node on each line. `trace-jsonize` makes the same `.et` file of it again.
+This kernel, shortened, starts 1,330 ns after its launch (node 15) or 1,159 ns after the kernel before it (node 36),
+whichever is later:
 
 ```text
 {"id": 43, "name": "ampere_sgemm_128x128_tn", "type": "COMP_NODE", "ctrl_deps": [15], "data_deps": [15, 36],
  "start_time_micros": 2592000000191, "duration_micros": 147,
- "attr": [{"name": "is_cpu_op", "bool_val": false}, {"name": "start_time_ns", "int64_val": 2592000000191119},
-          {"name": "duration_ns", "int64_val": 145981}, {"name": "gap_ns", "int64_val": 1159},
-          {"name": "latency_ns", "int64_val": 1330}, {"name": "stream", "int64_val": 7},
-          {"name": "cat", "string_val": "kernel"},
+ "attr": [{"name": "is_cpu_op", "bool_val": false}, {"name": "duration_ns", "int64_val": 145981},
+          {"name": "gap_ns", "int64_val": 1159}, {"name": "latency_ns", "int64_val": 1330},
           {"name": "data_dep_kinds", "int32_list": {"values": [2, 4]}}]}
 ```
 
-Absent fields are left out, except lists of dependencies. Numbers have up to 64 bits, more than a double can store.
+Numbers have up to 64 bits, more than a double can store.
 """
 
 EXACT_TYPES = "A value is an `int64_val` unless another type is named, and readers must ask for exactly that type."
 
 LINKED_TRACE = """
-This file is what `trace-link` writes and `trace-convert` reads. Most people do not need it: `trace-build` makes
-[graphs](graph.md) at once. The file is one JSON object, compressed if its name ends in `.gz`.
+`trace-link` writes this file, and `trace-convert` reads it. Most people do not need it: `trace-build` makes
+[graphs](graph.md) at once. The file is one JSON object, compressed if its name ends in `.gz`. Members without an
+explanation say what they are.
 
-- *Id*: of a node. *Position*: of a row in a list, from 0.
-- Activities' times are on the device's clock, all others on the host's.
+- An *id* is that of a node. A *position* is that of a row in a list, from 0.
+- Times of activities are on the device's clock, all others on the host's.
 - `[integer]` is a list, `{text: integer}` an object with any keys, *tensors* an object of parallel lists.
-- `?` means that a member may be null. *Required* members must be there. If another is missing, it is null or empty, or
-  has the value behind `=`.
+- `?` means that a member may be null. *Required* members must be there. Another one that is missing is null or empty,
+  or has the value behind `=`.
 
-A file with `nodes` alone, as Chakra's linker writes it, is read, too. Activities then are launched at the end of their
-op, or at their own start if that is earlier.
+A file with `nodes` alone, as Chakra's linker writes it, is read, too.
 """
 
 NODE_ATTRIBUTES = """\
-Objects with `name`, `type` and `value`, for each node these, as in [the graph](graph.md#attributes), but `tid` is the
-host trace's number. What else the host trace has for an op, such as a collective's arguments, comes after them.
+They are objects with `name`, `type` and `value`. Each node has these, as in [the graph](graph.md#attributes), but
+`tid` is the host trace's number. What else the host trace has for an op comes after them.
 """
 
 
@@ -223,14 +212,13 @@ def graph() -> str:
     metadata = [(typed(m.name + "N" * m.name.endswith("_"), m.value), m.meaning) for m in METADATA]
     sections = {
         "Fields of a node": items((f"{code(name)} {kind}", FIELDS[name]) for name, kind in node_fields()),
-        "Types": items((f"{kind.value} {code(f'{kind.name}_NODE')}", is_) for kind, is_ in TYPES.items() if is_)
-        + "\n\nOther types of Chakra are read; storage, batches and checkpoints are replayed as work of the host.",
-        "Attributes": f"{EXACT_TYPES} A node has an attribute only if there is something to say.\n\n"
+        "Types": items((f"{kind.value} {code(f'{kind.name}_NODE')}", is_) for kind, is_ in TYPES.items() if is_),
+        "Attributes": f"{EXACT_TYPES} Attributes without an explanation say what they are.\n\n"
         + "\n\n".join(f"**{where.value}**\n\n{attributes}" for where, attributes in of_nodes.items()),
         "Delays": items((f"**{cause.value} {cause.label}**", why) for cause, why in DELAY_CAUSES.items()),
         "Collectives": ", ".join(f"{kind.value} {code(kind.name)}" for kind in CollectiveType) + ".",
         "Metadata": f"The first message of a file has `version`, {FORMAT_VERSION}, and these attributes, where known. "
-        "`capture` adds further measurements; a changed run has `changed_by`.\n\n" + items(metadata),
+        "`capture` adds further measurements.\n\n" + items(metadata),
     }
     kinds = items((f"**{k.value} {k.label}**", why) for k, why in KINDS.items())
     return page("The execution graph: what does each field mean?", GRAPH.replace("{kinds}", kinds), sections)
@@ -242,8 +230,10 @@ def typed(name: str, kind: str) -> str:
 
 
 def items(rows: Iterable[tuple[str, str]]) -> str:
-    """A list of what is explained and its meaning."""
-    return "\n".join(f"- {what}: {meaning}" for what, meaning in rows)
+    """A list of what is explained and its meaning; neighbours of one meaning share an item."""
+    by_meaning = ((meaning, [what for what, _ in of_it]) for meaning, of_it in groupby(rows, key=lambda row: row[1]))
+    lists = [(("; " if any(", " in what for what in names) else ", ").join(names), why) for why, names in by_meaning]
+    return "\n".join(f"- {names}{': ' * bool(why)}{why}" for names, why in lists)
 
 
 def linked_trace() -> str:
@@ -252,7 +242,7 @@ def linked_trace() -> str:
     sections = {record.title: f"{record.about}\n\n{members_of(record)}" for record in RECORDS} | {
         "Attributes of nodes": NODE_ATTRIBUTES
         + "\n"
-        + ", ".join(f"{code(name)} {kind} = {default}" for name, kind, default in attributes)
+        + ", ".join(f"{code(name)} {kind}={default}" for name, kind, default in attributes)
         + ".",
         "How it is known": items((code(evidence), why) for evidence, why in KNOWN_BY.items()),
     }
@@ -342,7 +332,7 @@ def default_values(struct: type[msgspec.Struct]) -> dict[str, str]:
         if default is msgspec.NODEFAULT:
             defaults[field.encode_name] = ", required"
         elif isinstance(default, int | float):
-            defaults[field.encode_name] = f" = {default:g}"
+            defaults[field.encode_name] = f"={default:g}"
     return defaults
 
 
