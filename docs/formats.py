@@ -94,8 +94,8 @@ only `gap_ns` adds it to the end of the last dependency, and gets the recorded r
 
 ### Waits
 
-The `duration_ns` of a wait is the median length of the calls of its name that had nothing to wait for. Its `gap_ns` is the
-rest of the time from the end of the awaited work to its return. If a trace has no such calls, waits have no gap.
+The `duration_ns` of a wait is the median length of the calls of its name that had nothing to wait for. Its `gap_ns` is
+the rest of the time from the end of the awaited work to its return. If a trace has no such calls, waits have no gap.
 
 ## What happens between ranks?
 
