@@ -32,11 +32,9 @@ COUNTED: dict[str, Meanings] = {
     "oddities": {
         (R.DEVICE_ONLY_OPS,): "they have no tensors",
         (R.ACTIVITIES_WITHOUT_CALL,): "a node `unrecorded host` lets them start when they did",
-        (R.STEPS_APART,): "ops of only one trace lack times or tensors",
         (R.BLOCKS_NOTHING,): "what was waited for was over, or on the same stream",
         (R.OBSERVER_QUERIES,): "those of a watchdog; they are no waits",
-        (R.SHORT_GRAPHS,): "the same graph ran more in another step",
-        (R.LAUNCHES_NOT_RECORDED, R.LAUNCHES_WITHOUT_ACTIVITY, R.OPS_WITHOUT_CALLS, R.LAUNCHES_THAT_SHARE,
+        (R.STEPS_APART, R.SHORT_GRAPHS, R.LAUNCHES_NOT_RECORDED, R.LAUNCHES_WITHOUT_ACTIVITY, R.OPS_WITHOUT_CALLS, R.LAUNCHES_THAT_SHARE,
          R.ODD_OPS, R.TOO_LONG, R.OUT_OF_TURN, R.CALLS_OF_ZERO_LENGTH, R.CONTRADICTIONS, R.UNEVEN_STEPS,
          R.ACTIVITIES_OUTSIDE_OPS, R.REPEATED_STEPS, R.STILL_RUNNING, R.BEYOND_LAST_RECORDS, R.BEYOND_BUSIEST_STREAMS,
          R.CLIPPED_OPS, R.SHORTENED_OPS, R.WAITS_FOR_NOTHING, R.NO_DURATION, R.NODES_WITHOUT_ID,
