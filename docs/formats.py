@@ -80,8 +80,8 @@ the dependency that is:
 - `gap_ns`, if it has bit 16 (host sync) and the node is a wait;
 - `chain_gap_ns`, if neither.
 
-An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. A `host_delay_ns` is added. The
-node ends `duration_ns` after its start.
+An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. If the node has a
+`host_delay_ns`, that passes after all of this. The node ends `duration_ns` after its start.
 
 A node **without dependencies** starts when it did in the recorded run, if it is the first of its thread or stream.
 Otherwise it starts at 0, when the first node of its rank does.
@@ -101,16 +101,19 @@ the rest of the time from the end of the awaited work to its return. If a trace 
 
 A job is one graph for each rank. `trace-replay` plays them together:
 
-1. **Members find each other** by their group, `comm_type` and `comm_seq`, or else by their order. The group is
-   `pg_ranks`, or the metadata `ranks_of_group_` of `pg_name`. A send and its receive find each other by `comm_src`,
-   `comm_dst` and `comm_tag`. An absent `comm_src` or `comm_dst` is the own rank.
+1. **Members find each other** by their group, `comm_type` and `comm_seq`. Without numbers, or if far more collectives
+   match by order, the order of ids counts. The group is `pg_ranks`, or the metadata `ranks_of_group_` of `pg_name`, or
+   else the recorded name. A send and its receive find each other by `comm_src`, `comm_dst` and `comm_tag`, in order. An
+   absent `comm_src` or `comm_dst` is the own rank.
 2. **A collective starts** when the dependencies of its last member allow it. **It lasts** as long as its shortest
    member, because the others include waiting. All members end together.
 3. **A send and its receive** start with the later one and end together.
 4. **Absent members are not waited for.** A collective of only one rank, or a message without its other end, takes its
    measured time.
 
-On host threads (gloo) each member ends as long after the last arrival as it did in the recorded run.
+On host threads (gloo) each member ends as long after the last arrival as it did in the recorded run. A change of its
+`duration_ns` changes that time by the same factor. For messages and collectives with a root, only arrivals before the
+member's own end count.
 
 **Clocks** of machines differ. `trace-replay` aligns two ranks by the median difference between their ends of shared
 collectives, or else of messages. Ranks that share nothing begin together.
