@@ -69,7 +69,8 @@ def summary_text(report: Report) -> str:
         chosen.insert(0, replace(answers, columns=[column for column in answers.columns if column.name != "saved"]))
     if "trace_diff_runs" in report.tables:
         # without the marks of steps; without times, to be narrow
-        diff, names = report.tables["trace_diff"], ("kind", "name", "shape", "category", "difference", "count_a", "count_b")
+        diff = report.tables["trace_diff"]
+        names = "kind", "name", "shape", "category", "difference", "count_a", "count_b"
         is_work = np.array([not name.startswith(STEP_MARK) for name in diff["name"]], np.bool_)
         columns = [column for column in diff.columns if column.name in names]
         differing = Table(diff.name, "What differs most", columns, diff.note).take(is_work)
