@@ -51,13 +51,14 @@ the end.
 
 ## What a file contains
 
-There are five kinds of nodes. The first three are *host nodes*:
+There are six kinds of nodes. The first three are *host nodes*:
 
 - A **slice** is a piece of an op's time on its thread. A new one begins where the op calls another or launches work.
 - A **wait** is a call that returns only after work of the device has ended.
 - **Idle** is time of a thread between its ops for which nothing is recorded, mostly Python. Its name is `host idle`.
 - An **activity** is a kernel, copy or memory set on the device.
 - A **delay** is time before an activity that no dependency explains.
+- A **metadata** node names a process group, and takes no time.
 
 Graphs for ASTRA-sim have [a few more](astra-sim-details.md#how-do-these-graphs-differ-from-others).
 
@@ -158,7 +159,7 @@ They are objects with `name`, `type` and `value`. Each node has these, as in [th
 
 
 OPS_BY_FAMILY = """\
-A *step* is a sum, product, comparison or the like; the number after an op is that of its steps. Bytes are those read
+A sum, product, comparison or the like is one operation; the number after an op is how many it does. Bytes are those read
 and written, unless another rule is given. The full list, with exceptions such as backward ops, is in the code
 (`converter/work/`).
 """
@@ -221,7 +222,8 @@ def graph() -> str:
         "Delays": items((f"**{cause.value} {cause.label}**", why) for cause, why in DELAY_CAUSES.items()),
         "Collectives": ", ".join(f"{kind.value} {code(kind.name)}" for kind in CollectiveType) + ".",
         "Metadata": f"The first message of a file has `version`, {FORMAT_VERSION}, and these attributes, where known. "
-        "`capture` adds further measurements.\n\n" + items(metadata),
+        "`capture` adds further measurements. `unprofiled` is 1 in a graph of the unprofiled run, and `changed_by` lists what "
+        "`--scale` changed.\n\n" + items(metadata),
     }
     kinds = items((f"**{k.value} {k.label}**", why) for k, why in KINDS.items())
     return page("The execution graph: what does each field mean?", GRAPH.replace("{kinds}", kinds), sections)
@@ -279,11 +281,10 @@ def family_line(words: FamilyWords) -> str:
 
 
 def summary_lines() -> str:
-    """docs/summary-lines.md, in which the list of what is counted is made anew."""
+    """docs/summary-lines.md, whose end, the list of what is counted, is made anew."""
     text = (DOCS / "summary-lines.md").read_text(encoding="utf-8")
-    lists = (f"### Under `{title}`\n\n{items(counted(meanings))}\n\n" for title, meanings in COUNTED.items())
-    before, behind = text[: text.index("### Under `")], text[text.index("## The tables of ") :]
-    return f"{before}{''.join(lists)}{behind}"
+    lists = (f"### Under `{title}`\n\n{items(counted(meanings))}\n" for title, meanings in COUNTED.items())
+    return text[: text.index("### Under `")] + "\n".join(lists)
 
 
 def counted(meanings: Meanings) -> Iterable[tuple[str, str]]:

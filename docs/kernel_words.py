@@ -15,31 +15,31 @@ class FamilyWords(NamedTuple):
 FAMILIES = (
     FamilyWords(
         ("element-wise", "element-wise on lists"),
-        "steps of each element of the result, or of the first list",
+        "its number for each element of the result, or of the first list",
         "add gelu",
     ),
     FamilyWords(
         ("reduction", "scan", "softmax", "normalisation", "loss"),
-        "steps of each element of the argument",
+        "its number for each element of the argument",
         "sum _softmax native_layer_norm",
     ),
     FamilyWords(
         ("pooling",),
-        "a step for each element of the window at each position of the result",
+        "one for each element of the window at each position of the result",
         "avg_pool2d",
     ),
     FamilyWords(("copy",), "none", "cat sort"),
     FamilyWords(("set",), "none", "zero_ normal_", "what is written"),
     FamilyWords(("gather",), "none", "embedding index_select", "indices, and twice what is picked"),
     FamilyWords(
-        ("scatter",), "a step for each element that is added", "index_add_", "indices, values, and what they change"
+        ("scatter",), "one for each element that is added", "index_add_", "indices, values, and what they change"
     ),
     FamilyWords(
-        ("embedding bag",), "a step for each element of a picked row", "_embedding_bag", "indices, picked rows, results"
+        ("embedding bag",), "one for each element of a picked row", "_embedding_bag", "indices, picked rows, results"
     ),
     FamilyWords(
         ("optimizer",),
-        "steps of each parameter",
+        "its number for each parameter",
         "_fused_adam_",
         "parameters and states twice, gradients",
     ),

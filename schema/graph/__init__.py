@@ -5,6 +5,7 @@ from .execution_graph import Change, ConvertReport, ExecutionGraph, TargetChange
 from .json_files import graph_to_json, json_to_graph
 from .nodes import (
     ATTRIBUTES, CHANGED_BY, CONCURRENCY_LIMIT, DATA_WAIT_WITHOUT_PROFILER_NS, DEVICE_NAME, LOSSES, MEASURED_BESIDE,
-    RANKS_OF_GROUP, STEP_START, STEP_WITHOUT_PROFILER_NS, STEPS, CollectiveType, Column, Delay, DependencyKind, NodeType, TensorText,
+    RANKS_OF_GROUP, STEP_START, STEP_WITHOUT_PROFILER_NS, STEPS, UNPROFILED, CollectiveType, Column, Delay, DependencyKind, NodeType,
+    TensorText,
 )  # fmt: skip
 from .wire import varint

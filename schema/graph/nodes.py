@@ -37,6 +37,8 @@ MEASURED_BESIDE = (
 """Metadata that is of the recorded run alone, as `capture` measured it."""
 CHANGED_BY = "changed_by"
 """Metadata that lists the changes of a run that was never measured, as of `--scale`."""
+UNPROFILED = "unprofiled"
+"""Metadata that is 1 in a graph of the run without a profiler, which is modelled."""
 RANKS_OF_GROUP = "ranks_of_group_"
 """Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
 Column = Int64 | Categorical | Ragged

@@ -1,7 +1,7 @@
 """Analyses of linked traces and execution graphs, as tables of what a run spent its time on, and rules for findings.
 
 Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Moments (`start`, `ts`) count from the first
-start of the rank, as its timeline does. docs/summary-lines.md says what the rows and columns of each table are.
+start of the rank, as its timeline does. docs/report-tables.md says what the rows and columns of each table are.
 """
 
 from collections.abc import Iterable, Sequence

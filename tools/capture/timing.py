@@ -76,6 +76,11 @@ class StepTimer:
 
         return timed
 
+    @property
+    def is_known(self) -> bool:
+        """Whether steps were measured."""
+        return bool(self._known)
+
     def lap(self) -> None:
         """Notes that a step has ended on the host and the next begins."""
         self._laps.append((perf_counter(), self.waited_s))

@@ -13,7 +13,7 @@ from ...converter.rewiring import control_edges, edited_graph, recorded_edges
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Int64
 from ...schema.errors import RequestError
-from ...schema.graph import CHANGED_BY, MEASURED_BESIDE, STEP_START, DependencyKind, ExecutionGraph
+from ...schema.graph import CHANGED_BY, MEASURED_BESIDE, STEP_START, UNPROFILED, DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from .execution import Replay
 
@@ -38,7 +38,7 @@ def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
     shift = np.where(work.is_timed, replay.start_ns - work.measured_start_ns, 0)
     columns = {"duration_ns": duration, "host_delay_ns": delay, "chain_gap_ns": chain_gap, "start_time_ns": shift}
     specs = ", ".join(change.spec for change in replay.changes)
-    tools = ["without a profiler"] if work.unprofiled else ["as recorded"] * (not specs)
+    made_by = ({CHANGED_BY: specs} if specs else {}) | ({UNPROFILED: 1} if work.unprofiled else {})
     graphs = []
     between = np.unique(work.source * len(work) + work.target)
     for first, graph in zip(work.first_row.tolist(), work.graphs, strict=True):
@@ -49,12 +49,11 @@ def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
         kept |= (data.source < 0) | graph.is_start_offset[data.source]
         graph = graph if kept.all() else edited_graph(graph, data.where(kept), control_edges(graph))
         of_rank = {name: column[first : first + len(graph)] for name, column in columns.items()}
-        made_by = {"tool": ", ".join((str(graph.metadata.get("tool", "")), *tools))}
-        graphs.append(_changed(graph, made_by | ({CHANGED_BY: specs} if specs else {}), of_rank))
+        graphs.append(_changed(graph, made_by, of_rank))
     return graphs
 
 
-def _changed(graph: ExecutionGraph, made_by: dict[str, str], columns: Mapping[str, Int64]) -> ExecutionGraph:
+def _changed(graph: ExecutionGraph, made_by: Mapping[str, str | int], columns: Mapping[str, Int64]) -> ExecutionGraph:
     """Returns the graph with other times, by their attributes; that of the start is how much later each node starts."""
     before, gap, shift = graph.duration_ns, graph.integers("gap_ns", 0), columns["start_time_ns"]
     duration_ns, host_delay_ns, chain_gap_ns = (

@@ -154,7 +154,7 @@ class Replay(columns.SummaryRepr):
     def summary(self) -> Summary:
         """Returns how many nodes of how many ranks were replayed, and how long they take."""
         error = "" if self.error_pct is None else f", {signed_pct(self.error_pct)}"
-        measured = {"measured": columns.microseconds_text(self.measured_ns)} if self.measured_ns else {}
+        measured = {self.work.origin: columns.microseconds_text(self.measured_ns)} if self.measured_ns else {}
         lines = measured | {"replayed": f"{columns.microseconds_text(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
         return Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)

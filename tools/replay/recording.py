@@ -16,6 +16,7 @@ import numpy as np
 
 from ...schema.arguments import GENERIC
 from ...schema.columns import Floats, Int64, signed_pct, time_text
+from ...schema.errors import RequestError
 from ...schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,
     STEP_WITHOUT_PROFILER_NS,
@@ -34,6 +35,10 @@ NOT_SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
 SLOWER, MUCH_SLOWER = 1.05, 1.5
 """Beyond this the machine was busier before, or the job was cold; beyond the other no model explains it."""
+HELD_UP = 1.15
+"""If a step is so much longer than unprofiled when ops cost the most, something else held it up: steps that nothing
+disturbed were at most 7 % longer.
+"""
 LEAST_FACTOR = 0.1
 """No profiler leaves less of host work: those in tests/data/gpu took up to 7 times as long with a host trace."""
 DEVICES_ALONE = (0.97, 1.05)
@@ -204,8 +209,9 @@ def recording_of(replay: Replay) -> Recording | None:
     error_pct = 100 * (host.makespan_ns(models[0]) / (step_ns * count) - 1) if models else 0.0
     is_of_devices = host.has_devices and cause in (Cause.DEVICES_LIMIT, Cause.NOT_SLOWED)
     noise_pct = noise_of(step_ns, slowest.metadata, is_of_devices=is_of_devices)
-    if cause is Cause.SLOWER_BEFORE:  # steps that a profiler records are no shorter by themselves
-        noise_pct = max(noise_pct, 100 * (1 - host.makespan_ns(Model(0.0, 1.0)) / (step_ns * count)))
+    if cause in (Cause.SLOWER_BEFORE, Cause.HELD_UP):  # what made the difference may have hit any part of the step
+        lengths_ns = host.makespan_ns(Model(0.0, 1.0)), step_ns * count
+        noise_pct = max(noise_pct, 100 * (1 - min(lengths_ns) / max(lengths_ns)))
     own_us, others_us = (slowest.number(name, 0) / 1000 for name in ("own_cpu_ns", "others_cpu_ns"))
     return Recording(
         *times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause, error_pct, slowest.number("cores", 0),
@@ -221,8 +227,13 @@ class Run(NamedTuple):
 
 
 def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Run:
-    """Returns the run of these ranks without a profiler, if known, or `as_recorded`; raises DataError for a cycle."""
+    """Returns the run of these ranks without a profiler, if known, or `as_recorded`.
+
+    Raises RequestError if graphs of the former are wanted `as_recorded`, DataError for a cycle.
+    """
     job = gather_job(graphs)
+    if as_recorded and job.is_modelled:
+        raise RequestError("the graphs hold the unprofiled run: build them with --as-recorded")
     recorded = replay_job(job)
     starts_apart_ns = np.abs(recorded.start_ns - job.measured_start_ns)[job.is_activity & job.is_timed]
     late_ns, apart_ns = int(starts_apart_ns.max(initial=0)), abs(recorded.makespan_ns - recorded.measured_ns)
@@ -361,7 +372,7 @@ def _models(host: _Host, measured_ns: int, steps: int) -> tuple[tuple[Model, ...
     goal_ns = max(shortest_ns * (LIMITED if is_limit else 1), measured_ns)
     first_us, dearest_us = SLOWED_MEDIANS * host.median_ns / 1000, COSTLIEST * host.cost_ns / 1000
     is_more = bool(dearest_us) and not host.has_devices
-    is_more = is_more and host.makespan_ns(Model(dearest_us, 1.0)) > MUCH_SLOWER * measured_ns
+    is_more = is_more and host.makespan_ns(Model(dearest_us, 1.0)) > HELD_UP * measured_ns
     # where long stretches must have been slowed as a whole
     while 1000 * first_us < host.longest_ns and host.makespan_ns(Model(0.0, 0.0, first_us)) > (1 + NEAR) * goal_ns:
         first_us *= 2

@@ -284,6 +284,8 @@ class SimulatedRank(msgspec.Struct, frozen=True):
 class Simulated(msgspec.Struct, frozen=True):
     """Every rank by its label, the largest error, and the mode; the `network` is empty in replay mode.
 
+    `compared_with` says what the graphs hold: a measured run, or one that is modelled without a profiler.
+
     >>> import execgraph as eg
     >>> simulated = eg.build("tests/data/training", target="astra-sim").simulate()
     >>> simulated.ranks.keys(), simulated.mode, abs(simulated.worst_error_pct) < 1
@@ -295,13 +297,14 @@ class Simulated(msgspec.Struct, frozen=True):
     worst_error_pct: float
     mode: str = REPLAY
     network: tuple[Link, ...] = ()
+    compared_with: str = "measured"
 
     def __repr__(self) -> str:
         last = max(self.ranks, key=lambda label: self.ranks[label].finish_us)
         lines = {"last": f"rank {last}, after {time_text(self.ranks[last].finish_us)}"}
         lines |= {"network": links_text(self.network)} if self.network else {}
         if any(rank.measured_us for rank in self.ranks.values()):
-            lines["error"] = f"{signed_pct(self.worst_error_pct)} at worst, against the measured run"
+            lines["error"] = f"{signed_pct(self.worst_error_pct)} at worst, against the {self.compared_with} run"
         return summary_text(Summary(f"{self.simulator}, {self.mode}: {len(self.ranks)} ranks", lines))
 
 
@@ -325,17 +328,18 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
         ranks[label] = SimulatedRank(finish, measured, error, offset)
     worst = max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0)
     if simulated is None:
-        return Simulated(ASTRA_SIM, ranks, worst)
-    return Simulated(ASTRA_SIM, ranks, worst, ROOFLINE if simulated.peaks else SIMULATED, simulated.links)
+        return Simulated(ASTRA_SIM, ranks, worst, compared_with=work.origin)
+    mode = ROOFLINE if simulated.peaks else SIMULATED
+    return Simulated(ASTRA_SIM, ranks, worst, mode, simulated.links, work.origin)
 
 
 def describe_simulated(result: Simulated) -> str:
     """Returns a line per rank, for people."""
     lines = []
     for label, rank in result.ranks.items():
-        measured = f"{rank.measured_us:>14,.1f} µs measured  {signed_pct(rank.error_pct)}" if rank.measured_us else ""
-        lines.append(f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{measured}")
-    error = f"largest difference from the measured run {signed_pct(result.worst_error_pct)}"
+        compared = f"{rank.measured_us:>14,.1f} µs {result.compared_with}  {signed_pct(rank.error_pct)}"
+        lines.append(f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{compared * bool(rank.measured_us)}")
+    error = f"largest difference from the {result.compared_with} run {signed_pct(result.worst_error_pct)}"
     if not any(rank.measured_us for rank in result.ranks.values()):
         last = max(result.ranks, key=lambda label: result.ranks[label].finish_us)
         error = f"rank {last} is the last; no rank was measured"

@@ -11,7 +11,7 @@ import numpy as np
 from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
-from ...schema.graph import STEPS, DependencyKind
+from ...schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, UNPROFILED, DependencyKind
 from ...schema.machine import rounding
 from ...schema.reasons import Counts, Reason
 from .calls import Phase
@@ -207,7 +207,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     us = (whole.measured_us, whole.changed_us) if whole and scale else (summary.measured_us, summary.makespan_us)
     # a scaled job was never measured: a change of it is compared with the replay without changes
     if replay.measured_ns > 0 or not work.is_of_scaled_job:
-        label = "unchanged" if work.is_of_scaled_job or (scale and work.differs) else "measured"
+        label = "unchanged" if work.is_of_scaled_job or (scale and work.differs) else work.origin
         run = f"  {whole.steps} step{'s' * (whole.steps > 1)}, unprofiled" if whole else ""
         lines.append(f"{label:<15}{us[0]:>14,.1f} µs{run}")
     lines.append(f"replayed       {us[1]:>14,.1f} µs{error}")
@@ -300,9 +300,18 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
     sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
     doubt = replay.work.recording.doubt if replay.work.recording else ""
-    texts = doubt, absence(replay.work), losses_in_words(replay.work)
+    texts = doubt, _of_recorded_host(replay), absence(replay.work), losses_in_words(replay.work)
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in texts if text]
     return " ".join(sentences)
+
+
+def _of_recorded_host(replay: Replay) -> str:
+    """Returns that a run that mostly its host makes so long is slower than one without a profiler, if no step shows how."""
+    work, host_ns = replay.work, time_by_kind(replay).get(NodeClass.HOST.label, 0)
+    is_timed = any({STEP_WITHOUT_PROFILER_NS, UNPROFILED} & graph.metadata.keys() for graph in work.graphs)
+    if is_timed or work.is_of_scaled_job or 2 * host_ns < replay.makespan_ns:
+        return ""
+    return "no steps were timed without a profiler, which slows the host: in the real job the change may differ"
 
 
 def _of_ops_alone(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:

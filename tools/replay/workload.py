@@ -25,6 +25,7 @@ from ...schema.graph import (
     CHANGED_BY,
     CONCURRENCY_LIMIT,
     RANKS_OF_GROUP,
+    UNPROFILED,
     DependencyKind,
     ExecutionGraph,
     NodeType,
@@ -190,6 +191,16 @@ class Workload(columns.SummaryRepr):
     def is_of_scaled_job(self) -> bool:
         """Whether the graphs are of a job that trace-scale made, or of a changed run, which nobody measured."""
         return any(name.startswith((RANKS_OF_GROUP, CHANGED_BY)) for graph in self.graphs for name in graph.metadata)
+
+    @property
+    def is_modelled(self) -> bool:
+        """Whether the graphs hold the run without a profiler."""
+        return any(UNPROFILED in graph.metadata for graph in self.graphs)
+
+    @property
+    def origin(self) -> str:
+        """How it is known how long the run of the graphs takes."""
+        return "modelled" if self.is_modelled else "measured"
 
     def ranks_of(self, rows: Int64) -> Int64:
         """Returns the position in `graphs` of the graph of each row."""

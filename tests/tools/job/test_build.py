@@ -33,7 +33,7 @@ from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build, rank_bu
 from execgraph.tools.job.build_report import LOCK, PIECE, content_of, read_report
 from execgraph.tools.job.building import RankResult, RankTask
 from execgraph.tools.job.rank_building import build_rank
-from execgraph.tools.replay import why_not_one_job
+from execgraph.tools.replay import describe_simulated, why_not_one_job
 from execgraph.tools.workers import WorkerDied, in_processes
 from support.commands import status_of
 from support.generated import here
@@ -182,7 +182,9 @@ def test_simulators_get_the_run_without_a_profiler_unless_asked_for_the_recorded
     small, out = Path("tests/data/gpu/small").resolve(), tmp_path / "graphs"
 
     def replayed_us(**options: Any) -> float:
-        return eg.replay(eg.build(small, out, **options), as_recorded=True).makespan_us
+        job = eg.build(small, out, **options)
+        is_modelled = any("unprofiled" in graph.metadata for graph in job)
+        return eg.replay(job, as_recorded=not is_modelled).makespan_us
 
     recorded_us, step_us = 48_933, 3_663
     assert replayed_us() == replayed_us(target="astra-sim", as_recorded=True) == pytest.approx(recorded_us, rel=1e-4)
@@ -194,7 +196,10 @@ def test_simulators_get_the_run_without_a_profiler_unless_asked_for_the_recorded
         said = "the unprofiled one: a step took 24.47 ms recorded, 3.66 ms unprofiled"
         assert job.build_report is not None and job.build_report.run == said
         if target == "astra-sim":
-            assert eg.replay(job, as_recorded=True).makespan_us == pytest.approx(2 * step_us, rel=2e-3)
+            assert eg.replay(job).makespan_us == pytest.approx(2 * step_us, rel=2e-3)
+            assert "modelled" in eg.replay(job).describe() and "µs modelled" in describe_simulated(job.simulate())
+            with pytest.raises(RequestError, match="the graphs hold the unprofiled run: build them with --as-recorded"):
+                eg.replay(job, as_recorded=True)
     assert job.replay().work.unprofiled is None
     with pytest.raises(ValueError, match="ask for one of them"):
         eg.build(small, without_profiler=True, as_recorded=True)
