@@ -225,7 +225,7 @@ class Counts(UserDict[AnyReason, int]):
     @property
     def text(self) -> str:
         """The counts as one text, "" for none."""
-        return " and ".join(f"{count:,} {reason}" for reason, count in self.in_words().items())
+        return " and ".join(f"{reason} ({count:,})" for reason, count in self.in_words().items())
 
     def __missing__(self, reason: AnyReason) -> int:
         return 0

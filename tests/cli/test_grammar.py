@@ -157,6 +157,7 @@ MISTAKES = {
     "a value like none": ("convert", "a -o b.et --io zzz", "unknown io 'zzz': choose from full, none"),
     "json and the output on stdout": ("convert", "a --json -o -", "--json and --output - both write to stdout"),
     "an output of another kind": ("convert", "a -o b.json", "b.json ends in .json; name a file that ends in .et"),
+    "a factor behind a colon": ("replay", "graph.et --scale gemm:0.5", "'gemm:0.5' has no factor: write gemm=0.5"),
     "a node": ("view", "graph.et -o x.svg --around 1000000000", "there is no node 1000000000; ids are 1 to "),
     "an annotation": (
         "link", f"{HOST} {DEVICE} -o x.json --annotation ProfilerSteps#1",

@@ -184,7 +184,16 @@ def test_sizes_that_ranks_record_otherwise_and_nodes_that_are_gone_are_said(tmp_
         column.values[:] += column.values > 1
     ended = run("trace-replay", *written(tmp_path, *graphs))
     assert "1 of 1 collectives differ in type or size" in ended.err
-    assert "lost           the recording has 1 nodes that are not in the graph" in ended.out
+    assert "lost           the recording has nodes that are not in the graph: 1" in ended.out
+
+
+def test_a_simulated_run_in_another_network_than_the_fitted_one_is_no_error(
+    data: Path, tmp_path: Path, run: Run
+) -> None:
+    for bandwidth, said in ((), "largest difference from the"), (("--bandwidth", 149), "largest change of the"):
+        out = tmp_path / f"graphs{len(bandwidth)}"
+        assert run("trace-build", data / "training", "-o", out, "--target", "astra-sim", *bandwidth).code == 0
+        assert f"{said} measured run -" in run("trace-replay", out, "--simulator", "astra-sim").out
 
 
 @pytest.mark.parametrize("line", ["", "--input g.et --scale gemm", "--input g.et --json --timeline -", "--inp g.et"])

@@ -38,7 +38,7 @@ class Found(Enum):
         "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians); graphs launch "
         "{pct:.0f} % of all activities", "Fewer launches outside the graphs")
     HOST_WAITS = FindingWords("The host stops to wait for the device", "{advice}{command:+. # names the Python functions}",
-        "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}\ntrace-replay --scale '^({calls})$=0' leaves these calls out",
+        "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}\ntrace-replay GRAPHS --scale '^({calls})$=0' leaves these calls out",
         "Fewer synchronising calls")
     READS = FindingWords("Each step reads results of the device: {ops}", "{advice}",
         "{calls}\nthe recording slowed the host, so that little was left to wait for. A host that is ahead of its device waits for all "
@@ -46,7 +46,7 @@ class Found(Enum):
     DATA_LOADER = FindingWords("The loop waits for its data",
         "{advice}",
         "{time}{rank:+ on rank #} are spent getting data\n{recorded:+# in the recorded run}{why:+, #}\n"
-        "{spec:+trace-replay --scale # replays the run without that}",
+        "{spec:+trace-replay GRAPHS --scale # replays the run without that}",
         "Batches that are there in time")
     BETWEEN_STEPS = FindingWords("The device has nothing to do between steps",
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. A loader of "
@@ -64,6 +64,9 @@ class Found(Enum):
     OPTIMIZER = FindingWords("The optimizer takes {pct:.0f} % of the run",
         "Use its fused form, such as torch.optim.AdamW(…, fused=True), or let each of its steps serve a larger batch",
         "{time}{rank:+ on rank #}\n{recorded:+# in the recorded run}", "An optimizer twice as fast")
+    ANNOTATED_WORK = FindingWords("The work in '{name}' takes {pct:.0f} % of the run",
+        "Ask whether each step needs it: do it less often, or leave it out",
+        "trace-replay GRAPHS --scale {spec} replays the run without it", "Steps without it")
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
         "This takes {time}{rank:+ on rank #}", "Leaving that out")

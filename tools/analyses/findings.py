@@ -11,6 +11,7 @@ from ...schema.errors import Remedy, Words
 from ...schema.graph import DependencyKind
 from ...schema.linked import kineto
 from ...schema.machine import HOST_TRACE_US
+from ...schema.reasons import Reason
 from .. import replay as replays
 from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
@@ -191,7 +192,11 @@ def _rest(job: Job, findings: Sequence[Finding]) -> str:
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
     """Yields what contradicts any verdict, or this one."""
     if job.lost_work:
-        yield f"{job.lost_work} (the notes say what to do)"
+        cut = [
+            f"the trace of rank {rank.rank} is cut off" for rank in job.ranks if rank.dropped.of(Reason.CUT_OFF_ROWS)
+        ]
+        missing = [f"no activity of {device} was recorded" for device in job.unrecorded]
+        yield f"{', '.join([*cut[:1], *missing, job.lost_work])} (the notes say what to do)"
         return
     graphs, error = [rank.graph for rank in job.ranks], job.recorded.error_pct
     ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"

@@ -43,6 +43,16 @@ NAMED, LEAST_OF_WAITS = 3, 0.01
 LONG, COMPILED = 0.1, "## Call CompiledFxGraph"
 """Time without ops is named from this share of a step on, unless compiled kernels run in it."""
 OF_TRANSFERS = ("gloo:", "c10d::")
+PARTS = re.compile(
+    r"ProfilerStep#|Optimizer\.|enumerate\(|DistributedDataParallel|Torch-Compiled|##|\w+:|"
+    r"(forward|backward|optimizer|loss|train)( (pass|step))?$",
+    re.IGNORECASE,
+)
+"""How annotations begin that PyTorch makes, or that name what each loop does."""
+LEAST_PART, MOST_PART, ANNOTATIONS = 0.03, 0.5, 64
+"""The share of the run of an annotation that may be there by mistake: not less, and not what the loop is for. So many
+annotations are looked at.
+"""
 OF_PROGRAM = ("DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
 """How calls end with which programs wait for no result."""
 CALLED = {
@@ -198,6 +208,27 @@ def heaviest_work(job: Job) -> Iterator[Finding]:
             "advice": advice, "slow": int((is_pause & job.names.equal(heaviest)).sum()) or None,
         }  # fmt: skip
         yield Finding(what, gain, "host_time_per_op", values)
+
+
+def annotated_work(job: Job) -> Iterator[Finding]:
+    """Finds how much shorter a run on the CPU alone would be without the work in an annotation of the program."""
+    if job.is_on_device:
+        return
+    is_named = np.concatenate([rank.graph.integers("scope") == USER_SCOPE for rank in job.ranks]) & ~job.in_loader
+    names = [job.names.table[code] for code in np.unique(job.names.codes[is_named]).tolist()]
+    found, most = None, LEAST_PART
+    for name in [name for name in names if not PARTS.match(name)][:ANNOTATIONS]:
+        question = f"{replays.UNDER}^{re.escape(name)}$=0".replace("\\ ", " ")
+        change = replays.parse_scale(question)
+        inside = np.concatenate([change.matches(rank.graph, replays.node_classes(rank.graph)) for rank in job.ranks])
+        of_ranks = np.bincount(job.rank_of_node, inside * job.work.duration_ns)
+        if most <= (share := float(of_ranks.max()) / 1000 / job.length_us) <= MOST_PART:
+            found, most = (name, question, inside), share
+    if found:
+        name, question, inside = found
+        gain = job.gain_of(question, np.where(inside, 0.0, 1.0), np.zeros(len(job.work.source), np.bool_))
+        values = {"name": name, "pct": 100 * most, "spec": shlex.quote(question)}
+        yield Finding(Found.ANNOTATED_WORK, gain, "host_time_per_op", values)
 
 
 def crowded_cores(job: Job) -> Iterator[Finding]:
@@ -405,5 +436,6 @@ def _waits_for_pageable(job: Job) -> Bool:
 
 
 RULES = (
-    small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_work, crowded_cores, without_ops, pauses,
+    small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_work, annotated_work, crowded_cores, without_ops,
+    pauses,
 )  # fmt: skip

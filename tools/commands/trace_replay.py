@@ -92,9 +92,10 @@ def _simulate(
     if unknown:
         log_notes(options.prog, [f"{unknown}: each rank is played alone, as in replay mode"])
     result = simulate_ranks(graphs, configuration)
-    for build in builds:
-        is_fitted = build.network is not None and result.network == build.network.used(len(graphs))[0]
+    fitted = [build for build in builds if build.network and result.network == build.network.used(len(graphs))[0]]
+    for build in fitted:
         run = AstraSimOptions(replay=build.options.replay)
-        if is_fitted and (why := poor_fit(build.network, run, lacks_members=build.lacks_members)):
+        if why := poor_fit(build.network, run, lacks_members=build.lacks_members):
             log_notes(options.prog, [f"{why}; ranks end near the measured run only as their graphs keep what it lacks"])
-    print_json(msgspec.to_builtins(result)) if options.json else print_text(describe_simulated(result))
+    is_other = bool(builds and result.network and not fitted)
+    print_json(msgspec.to_builtins(result)) if options.json else print_text(describe_simulated(result, is_other))

@@ -260,7 +260,8 @@ def parse_scale(spec: str) -> Scale:
     """
     selector, separator, number = spec.rpartition("=")
     if not separator or not selector:
-        what = "names nothing: write gemm" if separator or not spec else f"has no factor: write {spec}"
+        selector = re.sub(r":[\d.]*$", "", spec)  # a factor behind a colon
+        what = "names nothing: write gemm" if separator or not selector else f"has no factor: write {selector}"
         raise ValueError(f"{spec!r} {what}=0.5")
     time, of_rank = TIME.fullmatch(number.strip()), OF_RANK.fullmatch(selector)
     try:

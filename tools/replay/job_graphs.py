@@ -79,7 +79,7 @@ def losses(graph: ExecutionGraph) -> Counts:
 def losses_in_words(work: Workload) -> str:
     """Returns what the recordings lack, or have wrong, and what that means; "" if nothing."""
     counts = Counts().add(*map(losses, work.graphs))
-    texts = [f"the recording has {count:,} {in_words(reason)}" for reason, count in counts.items()]
+    texts = [f"the recording has {in_words(reason)}: {count:,}" for reason, count in counts.items()]
     if lost := counts.data.pop(Reason.LAUNCHES_NOT_RECORDED, 0):
         of = f"{lost:,} of {int(work.is_activity.sum()):,} activities"
         texts[0] = f"the launch calls of {of} were not recorded, so what they waited for is not known"

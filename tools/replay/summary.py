@@ -286,8 +286,10 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     times = [time_text(time / steps) for time in times_us]
     if not before:
         outcome = f"take {times[1]}"
-    elif times[0] == times[1] and (makespan is None or makespan.is_clear):
-        outcome = f"still take {times[1]}"
+    elif times[0] == times[1]:
+        outcome = f"still take {times[1]}" + (
+            "" if makespan is None or makespan.is_clear else f", {change_text(replay)}"
+        )
     else:
         outcome = f"take {times[1]} instead of {times[0]}, {change_text(replay)}"
     is_faster = all(change.factor < 1 and change.each_ns is None for change in scale)
@@ -306,7 +308,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
 
 
 def _of_recorded_host(replay: Replay) -> str:
-    """Returns that a run that mostly its host makes so long is slower than one without a profiler, if no step shows how."""
+    """Returns that the host limits this run, and no step shows how long it takes without a profiler; else ""."""
     work, host_ns = replay.work, time_by_kind(replay).get(NodeClass.HOST.label, 0)
     is_timed = any({STEP_WITHOUT_PROFILER_NS, UNPROFILED} & graph.metadata.keys() for graph in work.graphs)
     if is_timed or work.is_of_scaled_job or 2 * host_ns < replay.makespan_ns:

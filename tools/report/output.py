@@ -32,6 +32,7 @@ ROWS, WIDEST, NARROW = 12, 56, 30
 COLUMNS, INDENT = 100, "     "
 FINDINGS_SHOWN = 5
 NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=%|µs|ms|s\b)")
+QUOTED = re.compile(r"--scale '[^']*'")
 TOGETHER = "\xa0"
 ALL_FINDINGS = Spelled("--all", "report.findings")
 ALL_TABLES = Spelled(
@@ -96,8 +97,9 @@ def _advice(report: Report, count: int) -> list[str]:
 
 
 def _wrapped(text: str, indent: str = "") -> str:
-    """Returns the text in lines of COLUMNS, with no number apart from its unit."""
+    """Returns the text in lines of COLUMNS, with no number apart from its unit and no question in pieces."""
     joined = NUMBER_AND_UNIT.sub(TOGETHER, in_one_line(text))
+    joined = QUOTED.sub(lambda quoted: quoted[0].replace(" ", TOGETHER), joined)
     lines = textwrap.fill(joined, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return lines.replace(TOGETHER, " ")
 

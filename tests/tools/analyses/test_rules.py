@@ -133,7 +133,7 @@ def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(loader: st
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
     under = "" if "Multi" in loader else "under:"
-    asks = f"; trace-replay --scale '{under}enumerate\\(DataLoader\\)=0' replays the run without that"
+    asks = f"; trace-replay GRAPHS --scale '{under}enumerate\\(DataLoader\\)=0' replays the run without that"
     assert found.evidence == f"90.0 µs are spent getting data{asks}"
     assert advice in found.advice and "pin_memory" not in found.advice
 
@@ -382,6 +382,16 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:
     t.leaf("aten::add", 20)
     found = titled(find(played(t)), "aten::mm is the heaviest op")
     assert gain_us(found) == pytest.approx(40) and "bf16" in found.advice
+
+
+def test_what_an_annotation_of_a_run_on_the_cpu_costs_is_named_unless_it_is_what_a_loop_is_for(t: TraceBuilder) -> None:
+    for name, duration in (("train step", 30), ("check (all)", 20), ("log", 5), ("epoch", 100)):
+        with t.annotation(name):
+            t.work(1)
+            t.leaf("aten::mm", duration)
+    found = titled(find(played(t)), "The work in 'check (all)' takes 13 % of the run")
+    asks = "trace-replay GRAPHS --scale 'under:^check \\(all\\)$=0' replays the run without it"
+    assert gain_us(found) == pytest.approx(21) and found.evidence == asks
 
 
 def test_an_optimizer_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:

@@ -82,8 +82,12 @@ def test_models_that_agree_but_not_with_the_likeliest_one_are_a_reason(data: Pat
     )
 
 
-@pytest.mark.parametrize(("step_ns", "cause"), [(60_000, Cause.HELD_UP), (130_000, Cause.SLOWER_BEFORE)])
-def test_where_no_cost_explains_a_step_of_a_cpu_the_machine_was_slower_or_faster(step_ns: int, cause: Cause) -> None:
+@pytest.mark.parametrize(("step_ns", "cause", "noise_pct"), [
+    (60_000, Cause.HELD_UP, 40.0), (80_000, Cause.HELD_UP, 20.0), (130_000, Cause.SLOWER_BEFORE, 23.1),
+])  # fmt: skip
+def test_where_no_cost_explains_a_step_of_a_cpu_the_machine_was_slower_or_faster(
+    step_ns: int, cause: Cause, noise_pct: float
+) -> None:
     # 60 ops of 0.1 µs, a product of 44 and a sleep of 50, of which recording slows 2 at most
     g, after = GraphBuilder(rank=0, steps=1, step_without_profiler_ns=step_ns), list[tuple[int, DependencyKind]]()
     g.metadata |= {"recorded_alone": 1, "recorded_op_ns": 20}
@@ -92,8 +96,8 @@ def test_where_no_cost_explains_a_step_of_a_cpu_the_machine_was_slower_or_faster
         after = [(g.host(name, start, length, after=after), PROGRAM_ORDER)]
     found = known(g.build())
     assert found.cause is cause and found.models[0].machine_factor == pytest.approx(step_ns / 100_000, rel=0.12)
-    # steps that recording made no longer may differ by as much again
-    assert found.noise_pct == pytest.approx(23.1, abs=0.1) or cause is Cause.HELD_UP
+    # what made the difference may have hit any part of the step
+    assert found.noise_pct == pytest.approx(noise_pct, abs=0.1)
     answer = what_if(g.build(), {"sleep": 0})
     assert answer.before.makespan_ns == pytest.approx(step_ns, rel=0.002)
     assert answer.after.makespan_ns == pytest.approx(step_ns / 2, rel=0.12)

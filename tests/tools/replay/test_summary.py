@@ -115,7 +115,9 @@ def test_activities_beside_each_other_on_a_stream_are_not_of_a_build_and_what_if
         g.activity("relu", 20_000, 30_000, stream=stream)
         graph = g.build()
         assert graph.out_of_turn.tolist() == found
-        assert ("1 activities that begin before their stream can" in answered([graph], "gemm=0.5")) == bool(found)
+        assert ("activities that begin before their stream can run them: 1" in answered([graph], "gemm=0.5")) == bool(
+            found
+        )
         assert (summarise(replay(graph)).explained_pct is None) == bool(found)
 
 
@@ -176,6 +178,15 @@ def test_transfers_of_the_host_are_no_stream_and_threads_without_work_are_not_li
     said = describe(replayed, summarise(replayed))
     assert "?" not in said and "-2" not in said
     assert [line.split("  ")[1] for line in said.split("thread busy")[1].splitlines()[1:3]] == ["5", "host transfers"]
+
+
+def test_an_answer_says_if_the_host_limits_a_run_of_which_no_step_was_timed_without_a_profiler() -> None:
+    said = "No steps were timed without a profiler"
+    for host_ns, known, is_said in ((60_000, {}, True), (40_000, {}, False), (60_000, {"unprofiled": 1}, False)):
+        g = GraphBuilder(rank=0, **known)
+        launch = g.host("launch", 0, host_ns)
+        g.activity("gemm", host_ns, 100_000 - host_ns, after=[(launch, LAUNCH)])
+        assert (said in answered([g.build()], "gemm=0.99")) == is_said
 
 
 def answered(ranks: list[ExecutionGraph], *specs: str) -> str:
