@@ -53,7 +53,7 @@ def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
     return graphs
 
 
-def _changed(graph: ExecutionGraph, made_by: Mapping[str, str | int], columns: Mapping[str, Int64]) -> ExecutionGraph:
+def _changed(graph: ExecutionGraph, made_by: dict[str, str | int], columns: Mapping[str, Int64]) -> ExecutionGraph:
     """Returns the graph with other times, by their attributes; that of the start is how much later each node starts."""
     before, gap, shift = graph.duration_ns, graph.integers("gap_ns", 0), columns["start_time_ns"]
     duration_ns, host_delay_ns, chain_gap_ns = (
