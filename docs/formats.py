@@ -77,8 +77,8 @@ The list `data_deps` of a node has the ids of the nodes that must end before it 
 A node starts when the last of its dependencies allows it. Its entry in `data_dep_kinds` says how long after the end of
 the dependency that is:
 
-- `latency_ns`, if the entry has bit 2 (launch);
-- `gap_ns`, if it has bit 16 (host sync) and the node is a wait;
+- `latency_ns`, if the entry contains the value 2 (launch);
+- `gap_ns`, if it contains 16 (host sync) and the node is a wait;
 - `chain_gap_ns`, if neither.
 
 An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. If the node has a

@@ -108,8 +108,11 @@ def _without(name: str, title: str, *, is_measured: bool) -> tuple[float, ...]:
 
 
 def _row(job: str, other: str, change: str, recorded_us: float, predicted_us: Sequence[float]) -> list[str]:
-    """Returns a row of what was predicted and measured; errors are in % of the step before the change."""
-    before_us = capture_of(job).recording.step_without_profiler_us
+    """Returns a row of what was predicted and measured; errors are in % of the step before the change, as recorded in %
+    of the recorded one.
+    """
+    recording = capture_of(job).recording
+    before_us = recording.step_without_profiler_us
     true_us = json.loads((CAPTURES / "measured.json").read_text())[other]["median"]
     likeliest, *limits = predicted_us
     steps = (
@@ -119,7 +122,8 @@ def _row(job: str, other: str, change: str, recorded_us: float, predicted_us: Se
         _milliseconds([true_us]),
     )
     is_within = ("yes" if limits[0] <= true_us <= limits[1] else "no") if limits else "–"
-    errors = (f"{100 * (us - true_us) / before_us:+.1f}" for us in (likeliest, recorded_us))
+    left = likeliest / before_us, recorded_us / recording.step_us
+    errors = (f"{100 * (share - true_us / before_us):+.1f}" for share in left)
     return [f"{job} → {other}", change, *steps, is_within, *errors]
 
 

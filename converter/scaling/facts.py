@@ -16,7 +16,7 @@ import numpy as np
 from ...schema.columns import Bool, Int64, NodeNumbers, RowMap, nearest, rows_in_circles, rows_of
 from ...schema.comm_groups import RankList
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ...schema.graph import STEP_WITHOUT_PROFILER_NS, DependencyKind, ExecutionGraph, NodeType
 from ...schema.linked import AUTOGRAD
 from ..ranks import Calls, Group, graph_calls, ranks_of, ranks_text
 from ..rewiring import COMMUNICATION, data_edges
@@ -101,6 +101,8 @@ class RankFacts(NamedTuple):
     work: str
     notes: list[str]
     source: int
+    is_timed: bool = False
+    """Whether steps were timed without a profiler, of which the graph has the recorded ones."""
 
 
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
@@ -115,7 +117,8 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
     step_calls = StepCalls(calls.groups, **calls.columns, phase=phase, moved_by=moved_by)
     world_size, target = graph.number("world_size", -1), str(graph.metadata.get("target", ""))
     has_host = bool(graph.integers("is_cpu_op", 0).any())
-    return RankFacts(rank, world_size, target, step_calls, has_host, work, graph.notes, rank)
+    is_timed = STEP_WITHOUT_PROFILER_NS in graph.metadata
+    return RankFacts(rank, world_size, target, step_calls, has_host, work, graph.notes, rank, is_timed)
 
 
 class Assumed(NamedTuple):

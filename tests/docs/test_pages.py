@@ -316,7 +316,7 @@ def test_every_line_of_a_replay_is_explained(sample: str) -> None:
     lines = {line[:15].strip() for line in text.splitlines() if not line.startswith(" ")}
     other = {"thread busy"} if sample == "training" else {"stream busy", "start error"}
     elsewhere = other | {"absent", "range", "changed", "differs", "recording", "start offset", "rank changes"}
-    elsewhere |= {"modelled", "unchanged"}
+    elsewhere |= {"modelled", "unchanged", "lost", "rounded"}
     assert explained_in("trace-replay", "line") == lines | elsewhere
 
 

@@ -27,6 +27,7 @@ LARGEST_NUMBER = 2_147
 GROUPS_SHOWN = 3
 """Of those that are assumed."""
 SCALE_REPORT = "scale.json"
+RECORDED = "these graphs hold the recorded run, though steps were timed unprofiled: build them with --without-profiler"
 COPIES_AT_ONCE = 32
 """A rank's graph is read once for so many of its copies."""
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, Any], None, None]]
@@ -217,7 +218,7 @@ def scale(
     plan = scaling.plan_scaling(facts, growth)
     is_simulated = all(rank.target == ASTRA_SIM for rank in facts)
     report = report_of(plan, is_simulated)
-    report.notes += [note for rank in facts for note in rank.notes]
+    report.notes += [RECORDED] * any(rank.is_timed for rank in facts) + [note for rank in facts for note in rank.notes]
     try:
         output_dir.parent.mkdir(parents=True, exist_ok=True)
         lock, beside = (output_dir.parent / f".{output_dir.name}.scaling{ending}" for ending in (".lock", ""))
