@@ -248,8 +248,10 @@ def _without_engines(job: Job, node: Rows, element: Int64, roof: Roofline) -> It
     factor = np.ones(len(job.work))
     factor[node[slow]] = np.minimum(faster / seconds, 1.0)[slow]
     has_attention = (_kinds(job.ops.take(node[slow])) == ATTENTION).any()
-    values = {"count": int(slow.sum()), "time": 1e6 * seconds[slow].sum(), "attention": has_attention or None}
-    yield Finding(Found.NO_TENSOR_CORES, job.gain(factor), "efficiency", values)
+    gain = job.gain(factor)
+    time = gain.in_its_unit(1e6 * seconds[slow].sum())
+    values = {"count": int(slow.sum()), "time": time, "attention": has_attention or None}
+    yield Finding(Found.NO_TENSOR_CORES, gain, "efficiency", values)
 
 
 def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[Finding]:
@@ -268,18 +270,20 @@ def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[F
             continue
         factor, nodes, facts = np.ones(len(job.work)), np.isin(groups.number, low), []
         factor[node[nodes]] = np.minimum(use / best, 1.0)[groups.number[nodes]]
+        gain = job.gain(factor)
         for group in low[np.argsort(-time[low], kind="stable")][:NAMED].tolist():
             row = int(groups.first[group])
             # the shapes of tensors, each once, without arguments that have none
             tensors = "".join(f" {tensor}" for tensor in [*dict.fromkeys(TENSOR.findall(shape[row]))][:TENSORS_NAMED])
             pct, bits = 100 * use[group], 8 * int(element[row])
-            facts.append(Said.SHAPE.of(op=op[row], tensors=tensors, bits=bits, pct=pct, time=1e6 * time[group]))
+            of_group = gain.in_its_unit(1e6 * time[group])
+            facts.append(Said.SHAPE.of(op=op[row], tensors=tensors, bits=bits, pct=pct, time=of_group))
         facts.append(Said.BEST_SHAPE.of(pct=min(100 * best[low].max(), 100)))
         if products is Said.CONVOLUTIONS and (changes := job.names.where(lambda name: bool(LAYOUT.search(name)))).any():
-            time_us = job.work.duration_ns[changes].sum() / 1000
-            facts.append(Said.LAYOUTS.of(count=int(changes.sum()), time=time_us))
+            of_changes = gain.in_its_unit(job.work.duration_ns[changes].sum() / 1000)
+            facts.append(Said.LAYOUTS.of(count=int(changes.sum()), time=of_changes))
         values = {"products": products, "advice": advice}
-        yield Finding(Found.LOW_USE, job.gain(factor), "efficiency", values, facts)
+        yield Finding(Found.LOW_USE, gain, "efficiency", values, facts)
 
 
 def _kinds(ops: Categorical) -> Int64:

@@ -59,11 +59,13 @@ class Found(Enum):
         "{count:copy takes|copies take} {time:µs} in all, on the device and in their calls{waited:+; the host waits # for them "
         "and the work before}{rank:+, longest on rank #}", "Pinned memory")
     HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}",
-        "{time}{rank:+ on rank #}, {pct:.0f} % of the run{slow:+, without # unusually long calls}\n{recorded:+# in the recorded run}",
+        "{time}{rank:+ on rank #}, {pct:.0f} % of the run{slow:+, without # unusually long calls}\n{recorded:+# in the recorded run}\n"
+        "the gain is that of the op at twice its speed",
         "That op at twice its speed")
     OPTIMIZER = FindingWords("The optimizer takes {pct:.0f} % of the run",
         "Use its fused form, such as torch.optim.AdamW(…, fused=True), or let each of its steps serve a larger batch",
-        "{time}{rank:+ on rank #}\n{recorded:+# in the recorded run}", "An optimizer twice as fast")
+        "{time}{rank:+ on rank #}\n{recorded:+# in the recorded run}\nthe gain is that of an optimizer twice as fast",
+        "An optimizer twice as fast")
     ANNOTATED_WORK = FindingWords("The work in '{name}' takes {pct:.0f} % of the run",
         "Ask whether each step needs it: do it less often, or leave it out",
         "trace-replay GRAPHS --scale {spec} replays the run without it", "Steps without it")
@@ -75,7 +77,7 @@ class Found(Enum):
     PAUSES = FindingWords("{title}", "{advice}", remedy="The usual time for these calls")
     NO_TENSOR_CORES = FindingWords("Matrix products in fp32 do not use the tensor cores",
         "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast){attention:+; only bf16 speeds up attention}",
-        "{count:kernel takes|kernels take} {time:µs}", "The tensor cores (TF32 or bf16)")
+        "{count:kernel takes|kernels take} {time}", "The tensor cores (TF32 or bf16)")
     LOW_USE = FindingWords("Some shapes of {products} use little of the device", "{advice}", remedy="Shapes that fit the device")
     EXPOSED = FindingWords("Communication of {group} is not hidden behind computation", "{advice}", remedy="Hiding that communication")
     STRAGGLER = FindingWords("The other ranks wait for rank {rank}, whose own work takes longer", "{advice}",
@@ -150,8 +152,8 @@ class Said(Enum):
         "or a larger batch")
     FIT_ATTENTION = ("Compare the kernels that torch.nn.attention.sdpa_kernel chooses from, use fp16 or bf16, heads of 64 or 128, or a "
         "larger batch")
-    SHAPE = "{op}{tensors} with {bits}-bit numbers at {pct:.0f} % of the peak, {time:µs}"
-    LAYOUTS = "{count:kernel|kernels} that change the layout of their tensors, {time:µs}: channels_last needs none"
+    SHAPE = "{op}{tensors} with {bits}-bit numbers at {pct:.0f} % of the peak, {time}"
+    LAYOUTS = "{count:kernel|kernels} that change the layout of their tensors, {time}: channels_last needs none"
     BEST_SHAPE = "the best shape reaches {pct:.0f} %"
     UNNAMED_GROUP = "unnamed group"
     TRANSFERS = "{count:transfer|transfers}{each:+ on each rank} of {time:µs} (median)"

@@ -134,7 +134,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     shown = [finding.gain for finding in findings if finding.gain] or [gain]
     if any(each.freed_pct is not None for each in shown):
         said += f" Gains are ranges, as {replays.fixed_in_words(job.work, job.with_causes[1])}."
-    cost = _recording_cost(job, largest if doubts else limit)
+    cost = _recording_cost(job, largest if doubts else limit, is_told=not doubts)
     saved_us = np.array([each.us for each in gains.values()])
     columns: Columns = {
         "change": [node_class.label for node_class in gains], "before": Quantity("µs", 0 * saved_us + job.length_us),
@@ -241,12 +241,12 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
         yield f"it is communication, but without the traces of {absent}, waiting for them cannot be told from sending data"
 
 
-def _recording_cost(job: Job, limit: NodeClass) -> str:
+def _recording_cost(job: Job, limit: NodeClass, *, is_told: bool) -> str:
     """Returns a sentence on what recording did to the run; "" if that is little, or nothing shows that it did."""
     recording = job.recording
     if recording is not None:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
-        if recording.is_known and recording.cause is not Cause.NOT_SLOWED:
+        if recording.is_known:
             shown = f"Tables, charts and timeline show the recorded run ({recorded} a step)."
             doubt = f" {recording.doubt[:1].upper()}{recording.doubt[1:]}." if recording.doubt else ""
             return f"All this is about the unprofiled run ({without} a step).{doubt} {shown}"
@@ -255,6 +255,8 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
             Cause.NOT_THE_HOST: f"An unprofiled step takes {without} and a recorded one {recorded}, which a slower host alone does not "
             "explain: gains are about the recorded run, and may be smaller in the unprofiled one.",
         }.get(recording.cause, "")
+    if is_told and limit is NodeClass.HOST and not any(rank.recorded_ops for rank in job.ranks):
+        return "No steps were timed without a profiler, which slows the host, so gains may be smaller: execgraph.capture times some."
     # the profiler alone costs much less than a host trace
     beside = [rank.recorded_ops for rank in job.ranks if not rank.graph.number(kineto.RECORDED_ALONE, 0)]
     ops = sum(beside) / len(job.ranks)

@@ -126,6 +126,8 @@ def data_loader(job: Job) -> Iterator[Finding]:
     longest = int(times_us.argmax())
     without = np.where(loads, 0.0, 1.0), handed_over
     gain = job.gain_of(question, *without) if question else job.gain(*without)
+    if not job.is_on_device:  # a process that loads ahead needs a core
+        gain = gain._replace(least_us=0.0, most_us=gain.us)
     values = {
         "spec": shlex.quote(question) if question else "",
         "advice": Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,

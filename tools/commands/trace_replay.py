@@ -97,5 +97,5 @@ def _simulate(
         run = AstraSimOptions(replay=build.options.replay)
         if why := poor_fit(build.network, run, lacks_members=build.lacks_members):
             log_notes(options.prog, [f"{why}; ranks end near the measured run only as their graphs keep what it lacks"])
-    is_other = bool(builds and result.network and not fitted)
+    is_other = bool(result.network and not fitted and any(build.network for build in builds))
     print_json(msgspec.to_builtins(result)) if options.json else print_text(describe_simulated(result, is_other))

@@ -98,7 +98,7 @@ def _not_of_one_process(process: Inspection) -> Iterator[tuple[str, str, str]]:
         yield NOTE, what, "the recorded rank counts"
     if not device:
         advice = "a host trace alone has no times: record the device trace with it"
-        yield NOTE, "a host trace without a device trace", advice
+        yield WRONG, "a host trace without a device trace", advice
     elif not host:
         advice = "the graph will have no tensors and no data dependencies: record a host trace with it"
         yield NOTE, "a device trace without a host trace", f"{advice} (ExecutionTraceObserver)"

@@ -14,7 +14,7 @@ from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_
 from ...schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, UNPROFILED, DependencyKind
 from ...schema.machine import rounding
 from ...schema.reasons import Counts, Reason
-from .calls import Phase
+from .calls import LOADER, Phase
 from .changes import MODULE, UNDER, Bound, Matched, Named, Scale, matched
 from .critical_path import UNEXPLAINED, crossings, largest_part_left, time_by_kind
 from .data_loading import waits_of
@@ -340,6 +340,14 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
         unknown = "The loop did not wait for its data loader: how long its processes need for a batch is not known."
         known = "This assumes that the factor applies to all of the time in which its processes prepare a batch."
         yield known if (is_chosen & is_waiting).any() else unknown
+    names = [graph.name.where(lambda name: LOADER.search(name) is not None) for graph in replay.work.graphs]
+    left_out = [change for change in scale if change.factor == 0 and change.each_ns is None]
+    pairs = [(graph, is_loader) for graph, is_loader in zip(replay.work.graphs, names, strict=True) if is_loader.any()]
+    is_out = any(
+        (change.matches(graph, node_classes(graph)) & loads).any() for change in left_out for graph, loads in pairs
+    )
+    if is_out and not replay.work.is_activity.any():
+        yield "Where another process loads instead, it needs a free core, or takes one from the loop."
 
 
 def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:

@@ -147,7 +147,7 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
         before = [(g.host("aten::mm", start + 40_000, 60_000, after=[(loaded, PROGRAM_ORDER)]), PROGRAM_ORDER)]
     job = built(g.build(), tables={}, in_loader=np.array([True, False, True, False]))
     assert titled(find(job), "is the heaviest op").evidence.endswith(
-        ", 60 % of the run; 60.0 µs a step in the recorded run"
+        ", 60 % of the run; 60.0 µs a step in the recorded run; the gain is that of the op at twice its speed"
     )
     evidence = titled(find(job), "waits for its data").evidence
     assert " a step are spent getting data; 40.0 µs a step in the recorded run; trace-replay" in evidence

@@ -1,5 +1,7 @@
 """What limits a run, in one sentence; and which figures withdraw it."""
 
+from dataclasses import replace
+
 import numpy as np
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.schema.reasons import Counts, Reason
@@ -72,6 +74,12 @@ def test_it_is_withdrawn_where_the_work_of_launches_was_not_recorded() -> None:
     of_ranks = built(delayed(0), delayed(0), lost_work=Counts({Reason.ODD_OPS: 2}), dropped=cut)
     assert "cannot be told: the trace of rank 0 is cut off, ops that were lost" in sentence(of_ranks)
     assert of_ranks.lost_work == "ops that were lost, or whose times or threads are wrong (4)"
+
+
+def test_it_says_if_no_step_shows_how_fast_the_host_is_without_a_profiler() -> None:
+    job = played(host_bound())
+    job.ranks[:] = [replace(rank, recorded_ops=0) for rank in job.ranks]
+    assert "No steps were timed without a profiler" in sentence(job)
 
 
 def delayed(delay: int) -> ExecutionGraph:

@@ -189,6 +189,17 @@ def test_an_answer_says_if_the_host_limits_a_run_of_which_no_step_was_timed_with
         assert (said in answered([g.build()], "gemm=0.99")) == is_said
 
 
+def test_an_answer_about_a_loader_of_a_cpu_says_that_another_process_needs_a_core() -> None:
+    for kernels, is_said in ((0, True), (1, False)):
+        g = GraphBuilder(rank=0)
+        loaded = g.host("load batch", 0, 50_000)
+        step = g.host("aten::mm", 50_000, 50_000, after=[(loaded, PROGRAM_ORDER)])
+        for _ in range(kernels):
+            g.activity("gemm", 100_000, 1_000, after=[(step, LAUNCH)])
+        assert ("it needs a free core" in answered([g.build()], "load=0")) == is_said
+        assert "it needs a free core" not in answered([g.build()], "load=0.5")
+
+
 def answered(ranks: list[ExecutionGraph], *specs: str) -> str:
     scale = [parse_scale(spec) for spec in specs]
     return answer(replay_ranks(ranks, scale), scale)
