@@ -60,6 +60,8 @@ There are six kinds of nodes. The first three are *host nodes*:
 - A **delay** is time before an activity that no dependency explains.
 - A **metadata** node names a process group, and takes no time.
 
+An activity whose launch call is not recorded follows a host node `unrecorded host`.
+
 Graphs for ASTRA-sim have [a few more](astra-sim-details.md#how-do-these-graphs-differ-from-others).
 
 The file is a series of protobuf messages of `schema/graph/execution_graph.proto`, each behind its length as a varint:

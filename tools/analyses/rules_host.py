@@ -50,9 +50,7 @@ PARTS = re.compile(
 )
 """How annotations begin that PyTorch makes, or that name what each loop does."""
 LEAST_PART, MOST_PART, ANNOTATIONS = 0.03, 0.5, 64
-"""The share of the run of an annotation that may be there by mistake: not less, and not what the loop is for. So many
-annotations are looked at.
-"""
+"""The share of the run of an annotation that may be there by mistake, and how many annotations are looked at."""
 OF_PROGRAM = ("DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
 """How calls end with which programs wait for no result."""
 CALLED = {

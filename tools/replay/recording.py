@@ -164,10 +164,6 @@ class Recording(msgspec.Struct, frozen=True):
         """Says how long a step took recorded and unprofiled, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
         said = ["a step took {} recorded, {} unprofiled".format(*times), TEXTS[self.cause].format(pause=self.pause)]
-        is_longer = self.cause in (Cause.NOT_SLOWED, Cause.HOST_SLOWED) and self.step_without_profiler_us > self.step_us
-        is_shorter = self.cause is Cause.NOT_SLOWED and self.step_without_profiler_us < NOT_SLOWED * self.step_us
-        of_data = self.data_wait_us and (is_longer or is_shorter)
-        said += [f"unprofiled, its data took {'longer' if is_longer else 'less time'}"] if of_data else []
         said += ["how much was not measured, so a typical cost of an op stands in"] if self.is_typical else []
         others = self.others_cpu_us / self.step_without_profiler_us
         busy = f"other processes (a loader's and other ranks' count) kept {others:.1f} of {self.cores} cores busy"

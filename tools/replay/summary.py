@@ -340,13 +340,8 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
         unknown = "The loop did not wait for its data loader: how long its processes need for a batch is not known."
         known = "This assumes that the factor applies to all of the time in which its processes prepare a batch."
         yield known if (is_chosen & is_waiting).any() else unknown
-    names = [graph.name.where(lambda name: LOADER.search(name) is not None) for graph in replay.work.graphs]
-    left_out = [change for change in scale if change.factor == 0 and change.each_ns is None]
-    pairs = [(graph, is_loader) for graph, is_loader in zip(replay.work.graphs, names, strict=True) if is_loader.any()]
-    is_out = any(
-        (change.matches(graph, node_classes(graph)) & loads).any() for change in left_out for graph, loads in pairs
-    )
-    if is_out and not replay.work.is_activity.any():
+    is_left_out = any(change.factor == 0 and LOADER.search(change.spec) for change in scale)
+    if is_left_out and not replay.work.is_activity.any():
         yield "Where another process loads instead, it needs a free core, or takes one from the loop."
 
 

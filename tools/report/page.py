@@ -72,9 +72,10 @@ class _Page:
         charts = [self.add_charts(table.name, CHARTS[table.name](table)) for table in shown if table.name in CHARTS]
         as_recorded = report.as_recorded if section.name not in OF_NO_RECORDING else ""
         notes = [f"Times in this section are {as_recorded}."] if as_recorded else []
+        prove = STATEMENTS.get(section.name)
         return {
             "name": section.name, "label": section.label, "title": report.tables[section.name].title,
-            "proves": STATEMENTS[section.name](report.tables), "reads": section.reads.format(options=report.options),
+            "proves": prove(report.tables) if prove else "", "reads": section.reads.format(options=report.options),
             "charts": [*chain.from_iterable(charts)], "tables": [*map(self.add_table, shown)],
             "notes": notes + ([f"{note[0].upper()}{note[1:]}."] if note else []),
         }  # fmt: skip

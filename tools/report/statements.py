@@ -6,9 +6,9 @@ from itertools import accumulate
 from statistics import median
 from typing import Any, NamedTuple
 
-from ...schema.columns import bytes_text, shortened, time_text
+from ...schema.columns import shortened, time_text
 from ...schema.linked import STEP_MARK
-from ..analyses import DATA_WITHOUT_PROFILER, QUEUE_LENGTH, RUN, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
+from ..analyses import DATA_WITHOUT_PROFILER, RUN, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
 from ..view import short_name
 from .cells import Row, cell, rows_of, sums, times_text
 
@@ -271,14 +271,6 @@ def _difference(work: list[Row], runs: list[Row]) -> str:
     return f"{what} differs most: {time_text(abs(time))} {'more' if time > 0 else 'less'} in run B." if time else ""
 
 
-@_of("temporal_breakdown")
-def _busy_devices(rows: list[Row]) -> str:
-    span = _sum(rows, "span")
-    busy, computing = (_share(_sum(rows, column), span) for column in ("busy", "compute"))
-    text = f"From first to last activity devices are busy for {busy} of the time, computing for {computing}."
-    return text if span else ""
-
-
 @_of("step_breakdown")
 def _steps(rows: list[Row]) -> str:
     times = [row["time"] for row in rows]
@@ -286,15 +278,6 @@ def _steps(rows: list[Row]) -> str:
     count = "1 step takes" if len(times) == 1 else f"{len(times):,} steps of all ranks take"
     spread = "" if len(times) == 1 else f" in the median, {time_text(min(times))} to {time_text(max(times))}"
     return f"{count} {time_text(median(times))}{spread}{f'; {outliers} stand out' if outliers else ''}."
-
-
-@_of("host_phases")
-def _host_phases(rows: list[Row]) -> str:
-    whole = _sum(rows, "time")
-    times = {name: _sum(rows, name) for name in PHASES}
-    largest = sorted(times, key=lambda name: -times[name])[:2]
-    spent = (f"{_share(times[name], whole)} with {PHASES[name]}" for name in largest)
-    return f"Of its time the main thread spends {', '.join(spent)}." if whole else ""
 
 
 @_of("idle_time_breakdown", "launch_statistics_by_api")
@@ -342,58 +325,11 @@ def _collectives(rows: list[Row], waits: list[Row]) -> str:
     return f"In {len(rows):,} collectives {of_rank}." if waited else f"{len(rows):,} collectives were recorded."
 
 
-@_of("memory_timeline_peak", section="memory_timeline")
-def _memory(rows: list[Row]) -> str:
-    most = _most(rows, "peak")
-    where = "the host" if most["device"] < 0 else f"device {most['device']}"
-    step = f", in {most['step']}" if most["step"] else ""
-    before = f"; {bytes_text(most['before'])} were there before the recording" if most["before"] else ""
-    return f"Memory of {where} of rank {most['rank']} peaks at {bytes_text(most['peak'])}{step}{before}."
-
-
-@_of("kernel_duration_distribution")
-def _durations(rows: list[Row]) -> str:
-    most = _most(rows, "sum")
-    spread = f"{time_text(most['q05'])} to {time_text(most['q95'])} for nine of ten"
-    return f"{_name(most['name'])}, of most time, takes {time_text(most['q50'])} in the median, {spread}."
-
-
-@_of("launch_statistics_by_api", section="launch_statistics")
-def _launches(rows: list[Row]) -> str:
-    count = _sum(rows, "launches")
-    of_all = f"{_share(_sum(rows, 'short'), count)} of {count:,} launches"
-    return f"{of_all} take the host longer than the device takes for what they launch." if count else ""
-
-
-@_of("counters_summary", section="counters")
-def _queues(rows: list[Row]) -> str:
-    lengths = [row for row in rows if row["counter"] == QUEUE_LENGTH]
-    text = "Stream {stream} of device {device} of rank {rank} has the longest queue: {mean:.1f} activities on average, up to {max:.0f}."
-    return text.format(**_most(lengths, "mean")) if lengths else ""
-
-
-@_of("frequent_kernel_patterns")
-def _patterns(rows: list[Row]) -> str:
-    most = _most([row for row in rows if row["length"] > 1] or rows, "device_time")
-    kernels = "the same kernel" if most["length"] == 1 else f"the same {most['length']} kernels in a row"
-    often = f"{times_text(most['count'])}, for {time_text(most['device_time'])}"
-    return f"{_name(most['operator'])} launches {kernels} {often}."
-
-
-@_of("graph_replays")
-def _graphs(rows: list[Row]) -> str:
-    return f"Graphs are launched {times_text(_largest(rows, 'rank', 'launches')[2])}."
-
-
 @_of("per_op_device_time_by_name", section="per_op_device_time")
-def _ops_of_device(rows: list[Row], of: str = "of the devices' time in ops is work launched by") -> str:
+def _ops_of_device(rows: list[Row]) -> str:
     name, time, whole = _largest(rows, "name", "self")
-    return f"{_share(time, whole)} {of} {_name(name)}: {time_text(time)}." if whole else ""
-
-
-@_of("host_time_per_op")
-def _ops_of_host(rows: list[Row]) -> str:
-    return _ops_of_device(rows, "of the host's time in ops goes to")
+    of_name = f"{_share(time, whole)} of the devices' time in ops is work launched by {_name(name)}: {time_text(time)}."
+    return of_name if whole else ""
 
 
 @_of("efficiency")
@@ -407,13 +343,6 @@ def _efficiency(rows: list[Row]) -> str:
     if most[column] is None:
         return f"{name}, of most time, moves bytes faster than the device's memory can: a cache serves it."
     return f"{name}, of most time, reaches {cell(most[column])} % of the device's peak in {of}."
-
-
-@_of("cupti_counters")
-def _hardware_counters(rows: list[Row]) -> str:
-    kernel, flops, _ = _largest(rows, "kernel", "flops")
-    most = f"; most floating-point operations are of {_name(kernel)}" if flops else ""
-    return f"Counters were recorded of {len(rows):,} kernel{'s' * (len(rows) > 1)}{most}."
 
 
 @_of("modules")

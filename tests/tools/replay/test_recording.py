@@ -174,15 +174,6 @@ def test_where_steps_do_not_show_the_host_the_likeliest_one_is_in_the_middle() -
     assert limited.low_ns + 50 < likeliest < limited.high_ns - 50
 
 
-@pytest.mark.parametrize(("unprofiled_us", "said"), [(34, "its data took less time"), (46, "its data took longer")])
-def test_what_a_step_waits_for_its_data_less_or_longer_is_not_taken_for_recording(
-    unprofiled_us: int, said: str
-) -> None:
-    assert Recording(40, unprofiled_us, Cause.NOT_SLOWED, 1, data_wait_us=5).text.endswith(
-        f"slowed it; unprofiled, {said}"
-    )
-
-
 def test_a_change_of_what_holds_nothing_up_has_no_range() -> None:
     assert "a step would still take 30.0 µs" in what_if(steps(30_000), {"class:host": 1}).after.describe()
 
