@@ -397,6 +397,9 @@ def report_of(
         Reason.STEPS_APART: match.steps_apart if match is not None else 0,
     }
 
+    is_unused = not sizes["matched"] and bool(_sizes(whole)["host_ops"]) and bool(sizes["device_ops"])
+    unused = ["no op of the host trace is in the part that is linked, so that tensors are missing"] * is_unused
+
     def inside(found: FoundCalls) -> dict[AnyReason, int]:
         # findings of no call (-1) count in every window
         is_inside = np.append(part.calls, True)
@@ -408,7 +411,7 @@ def report_of(
         dropped=Counts().add(*(file.skipped for file in read), _lost(device, whole, part), inside(findings.dropped)),
         guessed=Counts().add(inside(findings.guessed), {Reason.DEFAULT_GROUP: on_host * several_groups}),
         oddities=Counts().add(oddities, inside(findings.oddities), *(file.oddities for file in read)),
-        waits=Counts().add(inside(findings.resolved)), notes=[note for file in read for note in file.notes],
+        waits=Counts().add(inside(findings.resolved)), notes=[note for file in read for note in file.notes] + unused,
     )  # fmt: skip
 
 

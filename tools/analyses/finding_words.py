@@ -120,8 +120,10 @@ class Said(Enum):
     FEWER_BITS = "use fewer bits for weights and caches, shorter caches, or more devices"
     LOAD_AHEAD = ("Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
         "pin_memory=True), with more workers if there are some, or make each sample cheaper")
-    LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it (else nothing is gained), as "
+    LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it (else the loop becomes slower), as "
         "DataLoader(num_workers=1, persistent_workers=True) does, or make each sample cheaper")
+    NO_FREE_CORE = ("Make each sample cheaper. {busy:.1f} of {cores} cores are busy, so a process that loads ahead would take one from the "
+        "loop")
     LOAD_FASTER = ("Other processes load batches ahead: give DataLoader more of them (num_workers) if cores are free, or make each sample "
         "cheaper")
     COPIES_OF_GLOO = ("gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has "

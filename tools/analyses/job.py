@@ -61,7 +61,7 @@ class Gain(NamedTuple):
     @property
     def has_no_least(self) -> bool:
         """Whether the trace gives no lower end, so that the share and the time are the upper one."""
-        return (self.freed_pct is None and self.least_us is None) or min(map(round, (self.pct, *self.limits_pct))) <= 0
+        return self.freed_pct is None and self.least_us is None
 
     @property
     def share(self) -> str:
@@ -73,14 +73,12 @@ class Gain(NamedTuple):
         least, most = self.limits_pct
         if self.has_no_least:
             return f"up to {most:.0f} %"
-        between = f" ({least:.0f} to {most:.0f} %)" if most - least >= 1 else ""
+        between = f" ({max(least, 0):.0f} to {most:.0f} %)" if most - least >= 1 else ""
         return f"{self.pct:.0f} %{between}"
 
     @property
     def time(self) -> str:
         """Says how long it is, of a step where it is known how many there are: `400.0 µs a step`."""
-        if self.has_no_least and self.pct > 0:
-            return self.in_its_unit(self.us * self.limits_pct[1] / self.pct)
         least = "at least " if (self.freed_pct or 0.0) > self.pct else ""
         return least + self.in_its_unit(self.us)
 
@@ -275,8 +273,6 @@ class Job:
         saved_us, least, most = (changed.measured_ns - changed.makespan_ns) / 1000, None, None
         if between and (run or not between.is_clear):
             least, most = ((changed.measured_ns - ns) / 1000 for ns in (between.high_ns, between.low_ns))
-            if least <= 0:
-                most -= replays.noise_around(between.noise_pct, self.length_us, self.length_us - saved_us)
         pct = 100 * saved_us / self.length_us
         return Gain(saved_us, pct, factor, removed, least, most, run.steps if run else 0)
 
@@ -313,8 +309,7 @@ class Job:
         noise_us = replays.noise_around(run.noise_pct if run else 0.0, self.length_us, self.length_us - saved_us)
         least = most = None
         if others or noise_us:
-            least = min(shares) * self.length_us - noise_us
-            most = max(shares) * self.length_us + noise_us * (least > 0)  # without a lower end it is the upper bound
+            least, most = min(shares) * self.length_us - noise_us, max(shares) * self.length_us + noise_us
         least_pct = max(replays.CLEAR_PCT, LEAST_OF_GAIN * max(freed, 100 * share))
         differs, steps = abs(freed - 100 * share) > least_pct, run.steps if run else 0
         return Gain(saved_us, 100 * share, factor, removed, least, most, steps, freed if differs else None)

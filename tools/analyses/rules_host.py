@@ -124,11 +124,15 @@ def data_loader(job: Job) -> Iterator[Finding]:
     longest = int(times_us.argmax())
     without = np.where(loads, 0.0, 1.0), handed_over
     gain = job.gain_of(question, *without) if question else job.gain(*without)
+    advice: object = Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU
     if not job.is_on_device:  # a process that loads ahead needs a core
-        gain = gain._replace(least_us=0.0, most_us=gain.us)
+        gain = gain._replace(least_us=None, most_us=None)
+        if run and run.has_no_free_core:
+            busy = (run.own_cpu_us + run.others_cpu_us) / run.step_without_profiler_us
+            advice = Said.NO_FREE_CORE.of(busy=busy, cores=run.cores)
     values = {
         "spec": shlex.quote(question) if question else "",
-        "advice": Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
+        "advice": advice,
         "time": gain.in_its_unit(times_us[longest]),
         "rank": job.rank_named(longest),
         "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
@@ -241,8 +245,7 @@ def crowded_cores(job: Job) -> Iterator[Finding]:
         return
     own, others = (us / run.step_without_profiler_us for us in (run.own_cpu_us, run.others_cpu_us))
     share = run.lost_share
-    # how much of the share the loop would use is not known, so the middle stands for it
-    gain = Gain(share * job.length_us / 2, 50 * share, least_us=0.0, most_us=share * job.length_us, steps=run.steps)
+    gain = Gain(share * job.length_us, 100 * share, steps=run.steps)
     shares = len(waits_of(job.recorded.work)[0]) > 0
     said = {"whose": Said.OF_LOADER, "advice": Said.FREE_CORES} if shares else {"whose": "", "advice": Said.OTHER_JOBS}
     yield Finding(Found.CROWDED_CORES, gain, "host_phases", {**said, "own": own, "others": others, "cores": run.cores})

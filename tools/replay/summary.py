@@ -342,7 +342,9 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
         yield known if (is_chosen & is_waiting).any() else unknown
     is_left_out = any(change.factor == 0 and LOADER.search(change.spec) for change in scale)
     if is_left_out and not replay.work.is_activity.any():
-        yield "Where another process loads instead, it needs a free core, or takes one from the loop."
+        is_busy = replay.work.recording and replay.work.recording.has_no_free_core
+        core = "a core, and none was free" if is_busy else "a free core"
+        yield f"Another process that loads instead needs {core}: else the loop becomes slower."
 
 
 def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:

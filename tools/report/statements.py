@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
-from statistics import median
 from typing import Any, NamedTuple
 
 from ...schema.columns import shortened, time_text
@@ -269,15 +268,6 @@ def _difference(work: list[Row], runs: list[Row]) -> str:
     differences = [(what, row["difference"] or 0) for what, row in parts or names]
     what, time = max(differences, key=lambda item: abs(item[1]), default=("", 0))
     return f"{what} differs most: {time_text(abs(time))} {'more' if time > 0 else 'less'} in run B." if time else ""
-
-
-@_of("step_breakdown")
-def _steps(rows: list[Row]) -> str:
-    times = [row["time"] for row in rows]
-    outliers = sum(bool(row["outlier"]) for row in rows)
-    count = "1 step takes" if len(times) == 1 else f"{len(times):,} steps of all ranks take"
-    spread = "" if len(times) == 1 else f" in the median, {time_text(min(times))} to {time_text(max(times))}"
-    return f"{count} {time_text(median(times))}{spread}{f'; {outliers} stand out' if outliers else ''}."
 
 
 @_of("idle_time_breakdown", "launch_statistics_by_api")

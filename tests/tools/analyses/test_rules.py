@@ -151,6 +151,10 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     )
     evidence = titled(find(job), "waits for its data").evidence
     assert " a step are spent getting data; 40.0 µs a step in the recorded run; trace-replay" in evidence
+    assert "if a core is free for it" in titled(find(job), "waits for its data").advice
+    g.metadata |= {"cores": 2, "own_cpu_ns": 114_000}
+    busy = built(g.build(), tables={}, in_loader=np.array([True, False, True, False]))
+    assert "1.9 of 2 cores are busy" in titled(find(busy), "waits for its data").advice
     unnamed = built(g.build(), tables={}, in_loader=np.array([False, True, False, True]))
     assert "trace-replay" not in titled(find(unnamed), "waits for its data").evidence
     sure = titled(find(job), "is the heaviest op").gain

@@ -196,8 +196,8 @@ def test_an_answer_about_a_loader_of_a_cpu_says_that_another_process_needs_a_cor
         step = g.host("aten::mm", 50_000, 50_000, after=[(loaded, PROGRAM_ORDER)])
         for _ in range(kernels):
             g.activity("gemm", 100_000, 1_000, after=[(step, LAUNCH)])
-        assert ("it needs a free core" in answered([g.build()], "load=0")) == is_said
-        assert "it needs a free core" not in answered([g.build()], "load=0.5")
+        assert ("needs a free core" in answered([g.build()], "load batch=0")) == is_said
+        assert "needs a free core" not in answered([g.build()], "load batch=0.5")
 
 
 def answered(ranks: list[ExecutionGraph], *specs: str) -> str:

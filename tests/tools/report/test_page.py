@@ -173,10 +173,6 @@ def test_without_rows_no_section_proves_anything() -> None:
 @pytest.mark.parametrize(
     ("section", "tables", "sentence"),
     [
-        (
-            "step_breakdown", table("step_breakdown", time=[10.0, 30.0, 2000.0], outlier=["", "", "long"]),
-            "3 steps of all ranks take 30.0 µs in the median, 10.0 µs to 2.00 ms; 1 stand out.",
-        ),
         ("critical_path", table("critical_path", kind=["host"], time=[3.0]), "All of the critical path is host time."),
         (
             "critical_path", table("critical_path", kind=["host", "communication"], time=[994.0, 6.0]),
