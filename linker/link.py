@@ -411,7 +411,7 @@ def report_of(
         dropped=Counts().add(*(file.skipped for file in read), _lost(device, whole, part), inside(findings.dropped)),
         guessed=Counts().add(inside(findings.guessed), {Reason.DEFAULT_GROUP: on_host * several_groups}),
         oddities=Counts().add(oddities, inside(findings.oddities), *(file.oddities for file in read)),
-        waits=Counts().add(inside(findings.resolved)), notes=[note for file in read for note in file.notes] + unused,
+        waits=Counts().add(inside(findings.resolved)), notes=unused + [note for file in read for note in file.notes],
     )  # fmt: skip
 
 

@@ -271,6 +271,16 @@ def test_a_trace_that_fits_the_other_at_several_positions_is_noted(host: str, de
     assert [text for text in report.notes if " positions; " in text] == ([note] if note else [])
 
 
+@pytest.mark.parametrize(("mark", "noted"), [(20, True), (0, False)])
+def test_a_host_trace_of_which_nothing_is_in_the_recorded_step_is_noted(mark: int, noted: bool) -> None:
+    nodes = host_trace(*(NodeRow(number, name, tid=1) for number, name in enumerate("ab", 1)))
+    ops = [OpRow(10 * n, 10 * n + 5, name) for n, name in enumerate("abab")]
+    step = OpRow(mark, mark + 20, "ProfilerStep#1", annotation=True)
+    linked = link(nodes, device_trace([step, *ops], window="device"))
+    assert linked.report is not None and (linked.report.matched == 0) == noted
+    assert any("no op of the host trace" in note for note in linked.report.notes) == noted
+
+
 @pytest.mark.parametrize(("asked", "recorded"), [(True, False), (True, True), (False, False)])
 def test_modules_that_were_asked_for_and_not_recorded_are_noted(t: TraceBuilder, asked: bool, recorded: bool) -> None:
     with t.module("Net_0") if recorded else nullcontext():

@@ -192,11 +192,10 @@ def _rest(job: Job, findings: Sequence[Finding]) -> str:
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
     """Yields what contradicts any verdict, or this one."""
     if job.lost_work:
-        cut = [
-            f"the trace of rank {rank.rank} is cut off" for rank in job.ranks if rank.dropped.of(Reason.CUT_OFF_ROWS)
-        ]
-        missing = [f"no activity of {device} was recorded" for device in job.unrecorded]
-        yield f"{', '.join([*cut[:1], *missing, job.lost_work])} (the notes say what to do)"
+        cut = [rank.rank for rank in job.ranks if rank.dropped.of(Reason.CUT_OFF_ROWS)]
+        before = [f"the trace of rank {rank} is cut off" for rank in cut[:1]]
+        before += [f"no activity of {device} was recorded" for device in job.unrecorded]
+        yield f"{', '.join([*before, job.lost_work])} (the notes say what to do)"
         return
     graphs, error = [rank.graph for rank in job.ranks], job.recorded.error_pct
     ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"

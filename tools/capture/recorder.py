@@ -222,7 +222,6 @@ class Recorder:
                 *filter(None, (self._profiler, self._detail)),
                 is_whole=self._is_together or self.steps > self._host,
                 incomplete=f"{STEP_MARK}{self.steps}" if self.steps < self._end else "",
-                is_timed=self._timer.is_known,
                 measure=lambda: recording_cost(self._torch, self._profiler.experimental_config),
             )
         else:

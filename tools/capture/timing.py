@@ -76,11 +76,6 @@ class StepTimer:
 
         return timed
 
-    @property
-    def is_known(self) -> bool:
-        """Whether steps were measured."""
-        return bool(self._known)
-
     def lap(self) -> None:
         """Notes that a step has ended on the host and the next begins."""
         self._laps.append((perf_counter(), self.waited_s))
@@ -133,6 +128,11 @@ class StepTimer:
 
     def add_to(self, profiler: Any, further: dict[str, str]) -> None:
         """Has the profiler, which must be recording, write what was measured and `further` into its trace, or warns."""
+        if not self._known:
+            print(
+                "execgraph: no steps were timed without a profiler: do not trust predictions about the host",
+                file=sys.stderr,
+            )
         try:
             for key, value in (further | self._known).items():
                 profiler.add_metadata_json(key, json.dumps(value))

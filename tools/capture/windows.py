@@ -28,7 +28,6 @@ TRACES = ("host", "device", "detail")
 ENDING = ".json.gz"
 BY_WINDOW = "window{window}/{trace}_rank{rank}"
 BETWEEN = {"execgraph", "contextlib", "torch"}
-UNTIMED = "no steps were timed without a profiler, so do not trust predictions about the host"
 REMEDY = "end it first, or record with it: trace_handler of execgraph.tools.capture"
 
 
@@ -191,13 +190,11 @@ class PairRecorder:
         *profilers: Any,
         is_whole: bool = True,
         incomplete: str = "",
-        is_timed: bool = False,
         measure: Callable[[], dict[str, float]] = dict[str, float],
     ) -> None:
         """Keeps the traces of the window that has ended, of one or two profilers and the host, and says where they are.
 
-        `incomplete` is the annotation of a step that did not end, `measure` says what a device trace alone cost, and
-        `is_timed` whether it is known how long steps take without a profiler.
+        `incomplete` is the annotation of a step that did not end, `measure` says what a device trace alone cost.
         """
         if self.records_this_rank and not self._window:
             raise DataError("no host trace: give the handler to the profiler as execution_trace_observer, too")
@@ -228,8 +225,6 @@ class PairRecorder:
         if rank == min(self._ranks or (0,)):  # which speaks for the job
             if not self._is_alone:
                 print("execgraph: both traces are of the same steps, and their ops take longer for it", file=sys.stderr)
-            if not is_timed:
-                print(f"execgraph: {UNTIMED}", file=sys.stderr)
             folder, modules = shlex.quote(str(targets[0].parent)), " --modules" * self._has_python
             print(f"execgraph: next: trace-report {folder}{modules}", file=sys.stderr)
 

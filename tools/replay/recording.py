@@ -136,8 +136,7 @@ class Recording(msgspec.Struct, frozen=True):
     @property
     def is_crowded(self) -> bool:
         """Whether other processes took cores that the loop could have used."""
-        whole_us = self.cores * self.step_without_profiler_us
-        return self.others_cpu_us > OTHERS * whole_us and self.has_no_free_core
+        return self.has_no_free_core and self.others_cpu_us > OTHERS * self.cores * self.step_without_profiler_us
 
     @property
     def lost_share(self) -> float:

@@ -11,10 +11,10 @@ import numpy as np
 from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
-from ...schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, UNPROFILED, DependencyKind
+from ...schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, DependencyKind
 from ...schema.machine import rounding
 from ...schema.reasons import Counts, Reason
-from .calls import LOADER, Phase
+from .calls import Phase, phases_of
 from .changes import MODULE, UNDER, Bound, Matched, Named, Scale, matched
 from .critical_path import UNEXPLAINED, crossings, largest_part_left, time_by_kind
 from .data_loading import waits_of
@@ -283,13 +283,11 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     recorded = max(graph.number(STEPS, 1) for graph in replay.work.graphs)
     what, steps = ("a step", without.steps) if without else (f"the run{f' of {recorded} steps' * (recorded > 1)}", 1)
     times_us = (without.measured_us, without.changed_us) if without else (before / 1000, after / 1000)
-    times = [time_text(time / steps) for time in times_us]
+    times, is_clear = [time_text(time / steps) for time in times_us], makespan is None or makespan.is_clear
     if not before:
         outcome = f"take {times[1]}"
     elif times[0] == times[1]:
-        outcome = f"still take {times[1]}" + (
-            "" if makespan is None or makespan.is_clear else f", {change_text(replay)}"
-        )
+        outcome = f"still take {times[1]}" + ("" if is_clear else f", {change_text(replay)}")
     else:
         outcome = f"take {times[1]} instead of {times[0]}, {change_text(replay)}"
     is_faster = all(change.factor < 1 and change.each_ns is None for change in scale)
@@ -310,7 +308,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
 def _of_recorded_host(replay: Replay) -> str:
     """Returns that the host limits this run, and no step shows how long it takes without a profiler; else ""."""
     work, host_ns = replay.work, time_by_kind(replay).get(NodeClass.HOST.label, 0)
-    is_timed = any({STEP_WITHOUT_PROFILER_NS, UNPROFILED} & graph.metadata.keys() for graph in work.graphs)
+    is_timed = work.is_modelled or any(STEP_WITHOUT_PROFILER_NS in graph.metadata for graph in work.graphs)
     if is_timed or work.is_of_scaled_job or 2 * host_ns < replay.makespan_ns:
         return ""
     return "no steps were timed without a profiler, which slows the host: in the real job the change may differ"
@@ -340,8 +338,10 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
         unknown = "The loop did not wait for its data loader: how long its processes need for a batch is not known."
         known = "This assumes that the factor applies to all of the time in which its processes prepare a batch."
         yield known if (is_chosen & is_waiting).any() else unknown
-    is_left_out = any(change.factor == 0 and LOADER.search(change.spec) for change in scale)
-    if is_left_out and not replay.work.is_activity.any():
+    loading = [*Phase].index(Phase.DATA_LOADING)
+    pairs = [(change, graph) for change in scale if change.factor == 0 for graph in replay.work.graphs]
+    left_out = (phases_of(graph)[change.matches(graph, node_classes(graph))] for change, graph in pairs)
+    if any(len(phase) and (phase == loading).all() for phase in left_out) and not replay.work.is_activity.any():
         is_busy = replay.work.recording and replay.work.recording.has_no_free_core
         core = "a core, and none was free" if is_busy else "a free core"
         yield f"Another process that loads instead needs {core}: else the loop becomes slower."

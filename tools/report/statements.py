@@ -313,33 +313,3 @@ def _collectives(rows: list[Row], waits: list[Row]) -> str:
     rank, awaited, _ = _largest(waits, "rank", "awaited")
     of_rank = f"ranks wait {time_text(waited)} in all for others, {_share(awaited, waited)} of that for rank {rank}"
     return f"In {len(rows):,} collectives {of_rank}." if waited else f"{len(rows):,} collectives were recorded."
-
-
-@_of("per_op_device_time_by_name", section="per_op_device_time")
-def _ops_of_device(rows: list[Row]) -> str:
-    name, time, whole = _largest(rows, "name", "self")
-    of_name = f"{_share(time, whole)} of the devices' time in ops is work launched by {_name(name)}: {time_text(time)}."
-    return of_name if whole else ""
-
-
-@_of("efficiency")
-def _efficiency(rows: list[Row]) -> str:
-    bound = [row for row in rows if row["bound"]]
-    if not bound:
-        return ""
-    most = _most(bound, "time")
-    column, of = ("speed_pct", "speed") if most["bound"] == "compute" else ("bandwidth_pct", "memory bandwidth")
-    name = shortened(f"{most['op']} {most['shape']}", LONGEST)
-    if most[column] is None:
-        return f"{name}, of most time, moves bytes faster than the device's memory can: a cache serves it."
-    return f"{name}, of most time, reaches {cell(most[column])} % of the device's peak in {of}."
-
-
-@_of("modules")
-def _modules(rows: list[Row]) -> str:
-    # the outermost module that is not all
-    of = "device" if any(row["device_subtree"] for row in rows) else "host"
-    outer, inner = ([row for row in rows if row["depth"] == depth] for depth in (0, 1))
-    name, time, _ = _largest(outer if len(outer) > 1 or not inner else inner, "path", f"{of}_subtree")
-    whole = _sum(outer, f"{of}_subtree")
-    return f"{shortened(name, LONGEST)} takes {_share(time, whole)} of the {of} time in modules." if whole else ""

@@ -88,11 +88,13 @@ def test_paths_and_the_next_command_are_said_once(torch, tmp_path, monkeypatch, 
         monkeypatch.setenv("RANK", rank)
         train(torch, folder, steps=4)
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("execgraph: ")]
+    untimed = "execgraph: no steps were timed without a profiler: do not trust predictions about the host"
     assert said == [
+        untimed,
         f"execgraph: rank 0 recorded {folder}/host_rank0.json.gz and {folder}/device_rank0.json.gz",
         "execgraph: both traces are of the same steps, and their ops take longer for it",
-        "execgraph: no steps were timed without a profiler, so do not trust predictions about the host",
         f"execgraph: next: trace-report '{folder}'",
+        untimed,
         f"execgraph: rank 1 recorded {folder}/host_rank1.json.gz and {folder}/device_rank1.json.gz",
     ]
 

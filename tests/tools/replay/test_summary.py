@@ -14,7 +14,7 @@ from execgraph import link, what_if
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph
-from execgraph.schema.linked import FOREVER
+from execgraph.schema.linked import FOREVER, USER_SCOPE
 from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_job, replay_ranks, run_of, summarise
 from execgraph.tools.replay.changed_graphs import changed_graphs
 from execgraph.tools.replay.summary import answer, start_error
@@ -192,8 +192,8 @@ def test_an_answer_says_if_the_host_limits_a_run_of_which_no_step_was_timed_with
 def test_an_answer_about_a_loader_of_a_cpu_says_that_another_process_needs_a_core() -> None:
     for kernels, is_said in ((0, True), (1, False)):
         g = GraphBuilder(rank=0)
-        loaded = g.host("load batch", 0, 50_000)
-        step = g.host("aten::mm", 50_000, 50_000, after=[(loaded, PROGRAM_ORDER)])
+        loaded = g.host("load batch", 0, 50_000, slice=0, scope=USER_SCOPE)
+        step = g.host("aten::mm", 50_000, 50_000, slice=0, after=[(loaded, PROGRAM_ORDER)])
         for _ in range(kernels):
             g.activity("gemm", 100_000, 1_000, after=[(step, LAUNCH)])
         assert ("needs a free core" in answered([g.build()], "load batch=0")) == is_said

@@ -179,10 +179,6 @@ def test_without_rows_no_section_proves_anything() -> None:
             "99 % of the critical path is host time.",
         ),
         (
-            "modules", table("modules", depth=[0, 0], path=["A", "B"], device_subtree=[0.0, 0.0], host_subtree=[7.0, 3.0]),
-            "A takes 70 % of the host time in modules.",
-        ),
-        (
             "trace_diff", table("trace_diff", name=["ProfilerStep#1", "gemm"], difference=[-9e6, -3e3]),
             "gemm differs most: 3.00 ms less in run B.",
         ),
