@@ -236,10 +236,6 @@ def _sum(rows: list[Row], column: str) -> Any:
     return sum(row[column] for row in rows)
 
 
-def _most(rows: list[Row], column: str) -> Row:
-    return max(rows, key=lambda row: row[column])
-
-
 def _name(name: str) -> str:
     return shortened(short_name(name), LONGEST)
 
@@ -253,12 +249,6 @@ def _largest(rows: list[Row], key: str, value: str) -> tuple[Any, float, float]:
     spent = sums(rows, key, value)
     largest, time = next(iter(spent.items()), ("", 0.0))
     return largest, time, sum(spent.values())
-
-
-@_of("what_if")
-def _what_if(rows: list[Row]) -> str:
-    best = _most(rows, "saved")
-    return f"With {best['change']} the run is {best['saved_pct']:.0f} % shorter."
 
 
 @_of("trace_diff", OF_TWO_RUNS)
@@ -313,3 +303,10 @@ def _collectives(rows: list[Row], waits: list[Row]) -> str:
     rank, awaited, _ = _largest(waits, "rank", "awaited")
     of_rank = f"ranks wait {time_text(waited)} in all for others, {_share(awaited, waited)} of that for rank {rank}"
     return f"In {len(rows):,} collectives {of_rank}." if waited else f"{len(rows):,} collectives were recorded."
+
+
+@_of("per_op_device_time_by_name", section="per_op_device_time")
+def _ops_of_device(rows: list[Row]) -> str:
+    name, time, whole = _largest(rows, "name", "self")
+    of_name = f"{_share(time, whole)} of the devices' time in ops is work launched by {_name(name)}: {time_text(time)}."
+    return of_name if whole else ""
