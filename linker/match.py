@@ -79,7 +79,7 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     match = _match(host, device, candidates)
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
         damaged = [trace.path for trace in (host, device) if trace.ends_early]
-        damage = f"{' and '.join(damaged)}: ends early; " if damaged else ""
+        damage = f"{' and '.join(damaged)}: cut off; " if damaged else ""
         raise DataError(
             f"{damage}{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
             f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "

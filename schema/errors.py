@@ -266,7 +266,9 @@ class Damage:
     def end_early(self, at: int) -> None:
         """The end of the file is missing, after that byte."""
         self.ends_early = True
-        self.note(f"ends early, after byte {at}: what comes before is used")
+        self.counts.setdefault(Reason.CUT_OFF_ROWS, DamageCount(1, 0, at, ""))
+        if not self.of_file:  # nor was it told of the compressed file
+            self.note(f"is cut off after byte {at}")
 
     @property
     def dropped(self) -> Counts:
@@ -288,6 +290,7 @@ class Damage:
             + f", the first at byte {count.at}"
             + (f": {count.error}" if count.error else "")
             for reason, count in by_kind
+            if not (self.ends_early and reason is Reason.CUT_OFF_ROWS)
         ] + self.of_file
 
     @property

@@ -146,9 +146,8 @@ class ArrayReader(Generic[T]):
                 if self._damage is None:
                     what = f"damaged compressed file ({error}); decompress or copy it again"
                     raise DataError(f"{self.path}: {what}") from error
-                self._damage.note(
-                    f"damaged compressed file: {self._read} bytes decompress, the rest does not ({error})"
-                )
+                what = "cut off" if isinstance(error, EOFError) else f"damaged ({error})"
+                self._damage.note(f"is {what} after byte {self._read}")
                 part = b""
             self._ended = not part
             self._read += len(part)

@@ -155,7 +155,7 @@ def test_a_stopped_command_leaves_nothing(out: Path) -> None:
 WRONG = {
     "a missing host trace": ("trace-link", "missing", "device", "cannot be read"),
     "a missing device trace": ("trace-link", "host", "missing", "cannot be read"),
-    "an unfinished device trace": ("trace-link", "host", "cut", "cut off by the end of the file"),
+    "an unfinished device trace": ("trace-link", "host", "cut", "is cut off after byte"),
     "two runs": ("trace-link", "other", "device", "are not of one run"),
     "a missing linked trace": ("trace-convert", "missing", "cannot be read"),
 }  # fmt: skip

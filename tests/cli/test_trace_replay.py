@@ -102,7 +102,7 @@ def test_of_a_trace_that_breaks_off_what_can_be_read_is_merged_and_that_is_said(
     report = merge_for_viewing(ranks_in(job), str(tmp_path / "m.json"))
     assert known in (tmp_path / "m.json").read_text()
     assert 0 < report.ranks[1].rows < report.ranks[0].rows
-    assert any("device_rank1.json: " in note and "ends early" in note for note in report.notes)
+    assert any("device_rank1.json: " in note and "is cut off" in note for note in report.notes)
 
 
 def test_the_recorded_rank_comes_before_that_of_the_name(jobs: Jobs, tmp_path: Path) -> None:

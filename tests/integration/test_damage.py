@@ -89,7 +89,7 @@ def test_of_a_cut_trace_every_whole_row_is_read(tmp_path: Path, part: int) -> No
     host = read_host_trace(str(tmp_path / HOST))
     nodes = json.loads(sample(HOST))["nodes"][: cuts[1].count(b"\n      }")]
     assert host.id.tolist() == [node["id"] for node in nodes]
-    assert any("ends early" in note for note in host.notes)
+    assert any("is cut off" in note for note in host.notes)
 
 
 def test_of_a_cut_gzip_file_everything_that_decompresses_is_read(tmp_path: Path) -> None:

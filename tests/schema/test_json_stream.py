@@ -247,7 +247,7 @@ def cut(text: bytes) -> bytes:
         (b"hello", "is not valid JSON"),
         (b'[{"ph": "X"}', "holds no host op"),
         (b'{"traceEvents": [{"ph": "X", "ts": {}}]}', "cannot be read"),
-        (cut(json.dumps(DOCUMENT).encode()), "cut off by the end of the file"),
+        (cut(json.dumps(DOCUMENT).encode()), "is cut off after byte"),
         (cut(gzip.compress(json.dumps(DOCUMENT).encode(), mtime=0)), "holds no host op"),
         (b"\xff\xfe" + json.dumps(DOCUMENT).encode("utf-16"), "is UTF-16"),
         (b'{"traceEvents": [{"name": "\xff"}]}', "holds no host op"),

@@ -11,7 +11,6 @@ from ...schema.errors import Remedy, Words
 from ...schema.graph import DependencyKind
 from ...schema.linked import kineto
 from ...schema.machine import HOST_TRACE_US
-from ...schema.reasons import Reason
 from .. import replay as replays
 from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
@@ -192,10 +191,8 @@ def _rest(job: Job, findings: Sequence[Finding]) -> str:
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
     """Yields what contradicts any verdict, or this one."""
     if job.lost_work:
-        cut = [rank.rank for rank in job.ranks if rank.dropped.of(Reason.CUT_OFF_ROWS)]
-        before = [f"the trace of rank {rank} is cut off" for rank in cut[:1]]
-        before += [f"no activity of {device} was recorded" for device in job.unrecorded]
-        yield f"{', '.join([*before, job.lost_work])} (the notes say what to do)"
+        before = [f"no activity of {device} was recorded" for device in job.unrecorded]
+        yield f"{', '.join([*before, job.lost_work])}; the notes say what to do"
         return
     graphs, error = [rank.graph for rank in job.ranks], job.recorded.error_pct
     ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"
@@ -246,7 +243,7 @@ def _recording_cost(job: Job, limit: NodeClass, *, is_told: bool) -> str:
     if recording is not None:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
         if recording.is_known:
-            shown = f"Tables, charts and timeline show the recorded run ({recorded} a step)."
+            shown = f"Tables and timeline show the recorded run ({recorded} a step)."
             doubt = f" {recording.doubt[:1].upper()}{recording.doubt[1:]}." if recording.doubt else ""
             return f"All this is about the unprofiled run ({without} a step).{doubt} {shown}"
         return {

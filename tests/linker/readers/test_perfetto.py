@@ -214,7 +214,7 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_is_whole(
         return
     trace = read_device_trace(str(path))
     assert len(trace.ops.start) and trace.ends_early
-    assert any("ends early, after byte" in note for note in trace.notes)
+    assert any("is cut off after byte" in note for note in trace.notes)
     with pytest.raises(DataError, match="leave"):
         read_device_trace(str(path), strict=True)
 

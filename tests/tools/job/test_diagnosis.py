@@ -210,7 +210,7 @@ def test_a_file_that_breaks_off_is_wrong_and_what_was_lost_is_counted(folder: Pa
     path = folder / "device_rank1.json"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     diagnosis = diagnose([folder])
-    assert told_of(diagnosis, 1, "^wrong .*cut off by the end of the file")
+    assert told_of(diagnosis, 1, "^wrong .*is cut off after byte")
     assert diagnosis.processes[1].dropped[Reason.CUT_OFF_ROWS.of("device events")] == 1
 
 
