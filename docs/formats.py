@@ -1,4 +1,4 @@
-"""Writes docs/graph.md, docs/linked-trace.md, docs/kernel-work.md and a list in docs/summary-lines.md.
+"""Writes docs/graph.md, docs/kernel-work.md, a list in docs/summary-lines.md, and schema/linked/README.md.
 
 The tables are those of the code; their words are in graph_words.py, kernel_words.py, linked_words.py and
 counted_words.py. Run it so: python docs/formats.py
@@ -142,7 +142,7 @@ EXACT_TYPES = "A value is an `int64_val` unless another type is named, and reade
 
 LINKED_TRACE = """
 `trace-link` writes this file, and `trace-convert` reads it. Most people do not need it: `trace-build` makes
-[graphs](graph.md) at once. The file is one JSON object, compressed if its name ends in `.gz`. Members without an
+[graphs](../../docs/graph.md) at once. The file is one JSON object, compressed if its name ends in `.gz`. Members without an
 explanation say what they are.
 
 - An *id* is that of a node. A *position* is that of a row in a list, from 0.
@@ -155,7 +155,7 @@ A file with `nodes` alone, as Chakra's linker writes it, is read, too.
 """
 
 NODE_ATTRIBUTES = """\
-They are objects with `name`, `type` and `value`. Each node has these, as in [the graph](graph.md#attributes), but
+They are objects with `name`, `type` and `value`. Each node has these, as in [the graph](../../docs/graph.md#attributes), but
 `tid` is the host trace's number. What else the host trace has for an op comes after them.
 """
 
@@ -244,7 +244,7 @@ def items(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def linked_trace() -> str:
-    """docs/linked-trace.md."""
+    """schema/linked/README.md."""
     attributes = [*((name, *typed) for name, typed in INTEGER_ATTRIBUTES.items()), ("op_schema", "string", '""')]
     sections = {record.title: f"{record.about}\n\n{members_of(record)}" for record in RECORDS} | {
         "Attributes of nodes": NODE_ATTRIBUTES
@@ -372,7 +372,7 @@ def table(head: str, rows: Iterable[Iterable[object]]) -> str:
 
 PAGES = {
     "graph.md": graph,
-    "linked-trace.md": linked_trace,
+    "../schema/linked/README.md": linked_trace,
     "kernel-work.md": kernel_work,
     "summary-lines.md": summary_lines,
 }

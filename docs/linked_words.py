@@ -1,4 +1,4 @@
-"""The linked file in words: unit and meaning of every member of its records. docs/linked-trace.md is made of these
+"""The linked file in words: unit and meaning of every member of its records. schema/linked/README.md is made of these
 tables.
 """
 
@@ -178,10 +178,10 @@ RECORDS = (
         Member("calls", "", ""),
         Member("activities", "", ""),
         Member("linked", "", "activities with a launch call"),
-        Member("dropped", "", "as in the [summary](summary-lines.md#what-is-counted)"),
-        Member("guessed", "", "as in the [summary](summary-lines.md#what-is-counted)"),
-        Member("oddities", "", "as in the [summary](summary-lines.md#what-is-counted)"),
-        Member("waits", "", "as in the [summary](summary-lines.md#what-is-counted)"),
+        Member("dropped", "", "as in the [summary](../../docs/summary-lines.md#what-is-counted)"),
+        Member("guessed", "", "as in the [summary](../../docs/summary-lines.md#what-is-counted)"),
+        Member("oddities", "", "as in the [summary](../../docs/summary-lines.md#what-is-counted)"),
+        Member("waits", "", "as in the [summary](../../docs/summary-lines.md#what-is-counted)"),
         Member("notes", "", ""),
     )),
 )

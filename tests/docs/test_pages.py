@@ -32,7 +32,7 @@ INSTALLS = "installs from a package index"
 CLUSTER = "a cluster of several machines; tests/tools/job/test_build.py builds on a small one"
 NOT_RUN = {
     ("README.md", "git clone"): INSTALLS, ("astra-sim.md", "git clone"): SOURCES,
-    ("capture-more.md", "vllm serve"): SERVER, ("contributing.md", "make test-fast"): SLOW,
+    ("capture-more.md", "vllm serve"): SERVER,
     ("capture-more.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
     ("goal.md", "txt2bin -i"): SIMULATOR, ("goal.md", "apt-get install"): SOURCES, ("goal.md", "git clone"): SOURCES,
     ("install.md", "git clone"): INSTALLS,

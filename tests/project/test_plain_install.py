@@ -225,7 +225,7 @@ def built(packages: Callable[[int], Path]) -> dict[str, list[Path]]:
 
 def test_the_wheel_holds_the_code_and_nothing_else(built: dict[str, list[Path]]) -> None:
     files = {path.relative_to(CLONE) for layer in LAYERS for path in (CLONE / layer).rglob("*")}
-    code = {path.as_posix() for path in files if (CLONE / path).is_file() and "__pycache__" not in path.parts}
+    code = {path.as_posix() for path in files if path.suffix not in ("", ".md") and "__pycache__" not in path.parts}
     expected = {f"execgraph/{name.removeprefix('tools/package/')}" for name in code}
     names = set(ZipFile(built["whl"][0]).namelist())
     assert {name for name in names if ".dist-info/" not in name} == expected
