@@ -257,7 +257,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
                    default=()),
             Option("--bandwidth", "of the network of groups that grow, in 2**30 bytes per second (default: fitted)",
                    kind.POSITIVE, "GIB/S", name="bandwidth_gib_s"),
-            Option("--latency", "of a step there, such as from a rank to the next in a ring (default: fitted)",
+            Option("--latency", "of a round there, in which each rank of a ring sends to the next (default: fitted)",
                    kind.POSITIVE, "NS", name="latency_ns"),
         ), calls="scale"),
         Group("output", (

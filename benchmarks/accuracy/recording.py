@@ -104,7 +104,9 @@ def _without(name: str, title: str, *, is_measured: bool) -> tuple[float, ...]:
     assert job is not None
     found = next((finding.gain for finding in find(job) if finding.gain and title in finding.title), Gain(0, 0))
     limits = () if found.least_us is None or found.most_us is None else (found.most_us, found.least_us)
-    return tuple((job.length_us - gain) / capture_of(name).graph.number(STEPS, 1) for gain in (found.us, *limits))
+    steps = capture_of(name).graph.number(STEPS, 1)
+    step_us = capture_of(name).recording.step_without_profiler_us if is_measured else job.length_us / steps
+    return tuple(step_us - gain / steps for gain in (found.us, *limits))
 
 
 def _row(job: str, other: str, change: str, recorded_us: float, predicted_us: Sequence[float]) -> list[str]:

@@ -297,10 +297,6 @@ def faster_step_us(linked: LinkedTrace) -> float:
     return without_ns / 1000 if 0 < marks * without_ns < SLOWED * (end - begin) else 0.0
 
 
-CUT_OFF = Reason.CUT_OFF_ROWS.of("device events")
-"""Rows of a file are in no order of time, so any step may lack some of those behind the cut."""
-
-
 def lost_work(linked: LinkedTrace) -> Counts:
     """Returns what the trace lacks of the work of devices, or which rows of it are wrong; nothing if that is little."""
     odd, launches, few = linked.report.oddities, len(launch_calls(linked.calls)), MOST_LOST * len(linked.activities)
@@ -309,8 +305,9 @@ def lost_work(linked: LinkedTrace) -> Counts:
     least = dict.fromkeys((Reason.OPS_WITHOUT_CALLS, Reason.SHORT_GRAPHS, Reason.ACTIVITIES_OF_ZERO_LENGTH), few)
     wrong_times = Reason.TOO_LONG, Reason.OUT_OF_TURN, Reason.CALLS_OF_ZERO_LENGTH
     least |= dict.fromkeys((*wrong_times, Reason.ODD_OPS, Reason.NODES_REMOVED, Reason.CONTRADICTIONS), 0.0)
-    cut = Counts({cut: count for cut, count in linked.report.dropped.items() if cut == CUT_OFF})
-    return cut.add({reason: count for reason, count in odd.items() if count > least.get(reason.reason, count)})
+    lost = Counts({reason: count for reason, count in odd.items() if count > least.get(reason.reason, count)})
+    cut = Reason.CUT_OFF_ROWS.of("device events")  # they are in no order of time, so any step may lack some
+    return lost.add({cut: linked.report.dropped[cut]})
 
 
 def lost_launches(linked: LinkedTrace) -> Counts:

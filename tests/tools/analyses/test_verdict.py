@@ -185,8 +185,7 @@ def test_it_is_of_the_run_without_a_profiler_where_that_was_measured() -> None:
     said = sentence(built(recorded_steps(21_000)))
     assert said.startswith("Computation limits the run: ")
     assert (
-        "All this is about the unprofiled run (21.0 µs a step). Tables and timeline show the recorded run (90.0"
-        in said
+        "All this is about the unprofiled run (21.0 µs a step). Tables and timeline show the recorded run (90.0" in said
     )
     assert "class:" not in said
 
