@@ -172,10 +172,9 @@ def _recorded_attributes(recorded: Communication, kind: CollectiveType | None, s
         ("comm_src", recorded.source, kind is not None and recorded.source >= 0),
         ("comm_dst", recorded.target, kind is not None and recorded.target >= 0),
         ("comm_split", [size * part // (split_count or 1) for part in split], is_split),
-        ("pg_name", recorded.group, True),
-        ("pg_desc", recorded.description, recorded.description),
+        ("pg_name", recorded.group, True), ("pg_desc", recorded.description, recorded.description),
         ("pg_ranks", recorded.ranks, recorded.ranks),
-    )
+    )  # fmt: skip
     return {name: value for name, value, is_known in facts if is_known}
 
 

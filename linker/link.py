@@ -16,7 +16,7 @@ from ..schema.errors import DataError, Remedy
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
-from . import communication, contradictions
+from . import communication, contradictions, windows
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
 from .lost_records import LostRecords, lost_records
@@ -181,8 +181,8 @@ def _part(
     if window != EVERYTHING:
         notes.append(f"the window is from {period.in_words(zero)} of the trace")
     part = cut(shared.trace, period, asked_by)
-    if not window.is_of_steps:
-        part.trace.info.step_without_profiler_ns = -1  # the part may end within a step
+    if not window.is_of_steps or windows.ends_within_step(device, period):
+        part.trace.info.step_without_profiler_ns = -1
     if part.is_empty:
         raise DataError(f"{device.path}: nothing was recorded in the window, {period.in_words(zero)} of the trace")
     return part, notes
@@ -269,14 +269,12 @@ def _link_all(
     )
     waits = communication.transfer_waits(transfers, op_parent, calls)
     counts |= {
-        Reason.UNKNOWN_REQUEST: waits.without_request,
-        Reason.TRANSFER_WITHOUT_WAIT: waits.without_wait,
-        Reason.ODD_OPS: odd_count,
-        Reason.OUT_OF_TURN: len(early.row),
+        Reason.UNKNOWN_REQUEST: waits.without_request, Reason.TRANSFER_WITHOUT_WAIT: waits.without_wait,
+        Reason.ODD_OPS: odd_count, Reason.OUT_OF_TURN: len(early.row),
         Reason.CALLS_OF_ZERO_LENGTH: contradictions.zero_length_calls(calls),
         Reason.ACTIVITIES_OF_ZERO_LENGTH: len(without_length),
         Reason.CONTRADICTIONS: max(len(contradicting) - counted, 0),
-    } | {Reason.TOO_LONG.of(kind): many for kind, many, _ in too_long}
+    } | {Reason.TOO_LONG.of(kind): many for kind, many, _ in too_long}  # fmt: skip
     for reason, count in counts.items():
         findings.oddities[reason].extend([-1] * count)
     contradicting += lost.contradictions(device) + odd + contradictions.other_bytes(device.path, collectives)
@@ -393,9 +391,9 @@ def report_of(
         Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (trace.activities.op_row < 0)).sum()),
         Reason.CLIPPED_OPS: clipped,
         Reason.SHORTENED_OPS: part.shortened,
-        Reason.MISNAMED_OPS: match.misnamed if match is not None else 0,
-        Reason.STEPS_APART: match.steps_apart if match is not None else 0,
     }
+    if match is not None:
+        oddities |= {Reason.MISNAMED_OPS: match.misnamed, Reason.STEPS_APART: match.steps_apart}
 
     is_unused = not sizes["matched"] and bool(_sizes(whole)["host_ops"]) and bool(sizes["device_ops"])
     unused = ["no op of the host trace is in the part that is linked, so that tensors are missing"] * is_unused

@@ -192,6 +192,14 @@ def host_period(device: DeviceTrace, match: Match) -> Period | None:
     return Period(first if before.any() else trace.start, int(ops.start[after].min(initial=trace.end)))
 
 
+def ends_within_step(device: DeviceTrace, period: Period) -> bool:
+    """Returns whether a step goes on after the period, as where the end of a host trace is missing."""
+    return any(
+        step.start < period.end < step.end - SMALLEST_REST * (step.end - step.start)
+        for step in marked_steps(device).values()
+    )
+
+
 class ThreadParts:
     """Each thread's part of a period: it begins and ends when the call that runs at the border returns."""
 

@@ -380,15 +380,9 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
     skipped = device.skipped if rank == min(set().union(*ranks.values())) else Counts()
     notes = [*device.notes, *([counted] if any(skipped.values()) else [])]
     return replace(
-        select(device, **chosen),
-        rank=rank,
-        labels=[],
-        merged=[],
-        merge_marks=[],
-        notes=notes,
-        skipped=skipped,
+        select(device, **chosen), rank=rank, labels=[], merged=[], merge_marks=[], notes=notes, skipped=skipped,
         handed_over=device.handed_over[:, :0],
-    )
+    )  # fmt: skip
 
 
 def _tables(device: DeviceTrace) -> dict[str, Any]:

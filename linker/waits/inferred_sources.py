@@ -99,13 +99,8 @@ class TimingScorer:
 
     def explained(self, times: WaitTimes, options: Options) -> dict[Place, int]:
         """Returns where work ended that explains when what a wait may block went on."""
-        timing, start, end, tails, places = (
-            self._timing,
-            self._start.data,
-            self.end_at,
-            options.tails,
-            dict[Place, int](),
-        )
+        timing, start, end = self._timing, self._start.data, self.end_at
+        tails, places = options.tails, dict[Place, int]()
         for blocked, stream, rows, target, earliest_ns in times.met:
             since_ns, latest_ns = earliest_ns, times.latest_ns[blocked]
             if target >= 0:

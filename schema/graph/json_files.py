@@ -46,15 +46,13 @@ NOT_FINITE = Literal["Infinity", "-Infinity", "NaN"]
 JSON_TYPES: dict[int, Any] = {
     FieldDescriptor.TYPE_DOUBLE: float | NOT_FINITE,
     FieldDescriptor.TYPE_FLOAT: Annotated[float, Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)] | NOT_FINITE,
-    FieldDescriptor.TYPE_BOOL: bool,
-    FieldDescriptor.TYPE_STRING: str,
-    FieldDescriptor.TYPE_BYTES: bytes,
+    FieldDescriptor.TYPE_BOOL: bool, FieldDescriptor.TYPE_STRING: str, FieldDescriptor.TYPE_BYTES: bytes,
     FieldDescriptor.TYPE_ENUM: Literal[tuple(NODE_TYPES.values())] | SIGNED32,
     **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SFIXED32), SIGNED32),
     **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32), UNSIGNED32),
     **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64), SIGNED64),
     **dict.fromkeys((FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64), UNSIGNED64),
-}
+}  # fmt: skip
 FLOATS, FLOAT_LISTS = {"double_val", "float_val"}, {"double_list", "float_list"}
 FLOATING = FLOATS | FLOAT_LISTS
 NOT_VALUES = {"name", "doc_string"}

@@ -302,11 +302,9 @@ def problem_notes(nodes: NodeColumns, path: str) -> list[str]:
         NEGATIVE: nodes.id[(nodes.duration_ns < 0) | (nodes.duration_micros < 0)],
         TWO_LENGTHS: nodes.id[has_both & (np.abs(apart_ns) > 5_000)],
         NO_TYPE: nodes.id[(recorded >= 0) & (nodes.collective_types() != recorded)],
-        NO_KINDS: nodes.id[has_no_kind],
-        OUT_OF_TURN: nodes.out_of_turn,
-        NO_HOST_TIME: nodes.id[has_no_time],
+        NO_KINDS: nodes.id[has_no_kind], OUT_OF_TURN: nodes.out_of_turn, NO_HOST_TIME: nodes.id[has_no_time],
         DANGLING: called[nodes.rows_of(NodeIds(nodes.ctrl_deps.values)) < 0],
-    }
+    }  # fmt: skip
     return [
         f"{path}: {len(affected)} {what.replace(';', f' (the first: node {affected[0]});', 1)}"
         for what, affected in problems.items()

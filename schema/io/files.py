@@ -57,10 +57,8 @@ FOREIGN = {
 }
 WHEN_NOT_WRITTEN = {
     errno.EISDIR: "name a file in it",
-    errno.EACCES: "choose a place that you may write to",
-    errno.EPERM: "choose a place that you may write to",
-    errno.ELOOP: "check the path",
-    errno.ENAMETOOLONG: "check the path",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "choose a place that you may write to"),
+    **dict.fromkeys((errno.ELOOP, errno.ENAMETOOLONG), "check the path"),
 }
 """What to do where an output cannot be written, by the system's reason."""
 log = logging.getLogger("execgraph")

@@ -255,9 +255,7 @@ TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "device_waits": lambda linked: as_record(DeviceWaitTable, linked.device_waits, linked.activities.id),
     "host_waits": lambda linked: as_record(HostWaitTable, linked.host_waits, linked.activities.id),
     "handoffs": lambda linked: as_record(HandoffTable, linked.handoffs, linked.activities.id),
-    "communications": attrgetter("communications"),
-    "groups": attrgetter("groups"),
-    "trace": attrgetter("info"),
-    "link_report": attrgetter("report"),
-}
+    "communications": attrgetter("communications"), "groups": attrgetter("groups"),
+    "trace": attrgetter("info"), "link_report": attrgetter("report"),
+}  # fmt: skip
 """The members of the file after the nodes, in their order, from a linked trace."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import execgraph
 import pytest
 from execgraph.converter.scaling import Growth
 from execgraph.linker.link import link
@@ -99,6 +100,18 @@ def test_of_a_cut_gzip_file_everything_that_decompresses_is_read(tmp_path: Path)
         (tmp_path / HOST).write_bytes(packed[:size])
         sizes.append(len(read_host_trace(str(tmp_path / HOST))))
     assert sizes == sorted(sizes) and len(set(sizes)) > 5
+
+
+def test_a_host_trace_that_ends_within_a_step_is_not_held_against_whole_steps(tmp_path: Path, data: Path) -> None:
+    host, device = (data / "gpu/small" / f"{of}_rank0.json.gz" for of in ("host", "device"))
+    text = gzip.decompress(host.read_bytes())
+    (tmp_path / "host_rank0.json").write_bytes(text[: len(text) // 3])
+    shutil.copy(device, tmp_path)
+    steps = [
+        link(str(path), str(device)).info.step_without_profiler_ns for path in (host, tmp_path / "host_rank0.json")
+    ]
+    assert steps[0] > 0 and steps[1] == -1
+    assert "cannot be told: host nodes cut off by the end of the file (1)" in execgraph.report(tmp_path).verdict
 
 
 # Names that profilers do not escape

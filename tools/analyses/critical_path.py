@@ -135,11 +135,10 @@ def path_frame(replay: Replay) -> Frame:
             "id": np.concatenate([graph.id for graph in work.graphs])[path.node],
             "name": Categorical.joined([graph.name for graph in work.graphs]).take(path.node),
             "kind": Categorical(path.kind.astype(np.int32), list(KINDS)),
-            "start_ns": path.start,
-            "duration_ns": path.time,
+            "start_ns": path.start, "duration_ns": path.time,
             **{name: nullable(_of_nodes(work.graphs, name, path)) for name in LOCATIONS},
         },
-    )
+    )  # fmt: skip
 
 
 def reliability(replay: Replay) -> str:

@@ -185,13 +185,8 @@ def _compared(
     by_count = np.diff(counts)[:, 0] * compared[:, 0] / np.maximum(counts[:, 0], 1e-9)
     is_count = 2 * by_count * np.sign(difference) > np.abs(difference)
     is_so = [
-        counts[:, 0] == 0,
-        counts[:, 1] == 0,
-        is_count & (difference > 0),
-        is_count,
-        difference > 0,
-        difference < 0,
-    ]
+        counts[:, 0] == 0, counts[:, 1] == 0, is_count & (difference > 0), is_count, difference > 0, difference < 0,
+    ]  # fmt: skip
     # a step has no whole number of what only some steps have
     whole = counts.astype(np.int64)
     numbers = whole.T if (whole == counts).all() else [Quantity("", np.round(column, 2)) for column in counts.T]

@@ -19,13 +19,14 @@ from .efficiency import matrix_products
 from .finding_words import Found
 from .job import Finding, Gain, Job
 from .ops import HOST_PHASES
-from .rules_host import RULES as HOST_RULES, TWICE_AS_FAST
+from .rules_cpu import RULES as CPU_RULES, TWICE_AS_FAST
+from .rules_host import RULES as HOST_RULES
 from .rules_ranks import RULES as RANK_RULES, latest_begin
 from .table import Columns, Quantity, Table, tabulate
 
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
-RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, matrix_products, *RANK_RULES)
+RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, *CPU_RULES, matrix_products, *RANK_RULES)
 MOST_OF_PATH = 50.0
 """What is less of the critical path is said by its gain."""
 LEAST_EXPLAINED = 0.5

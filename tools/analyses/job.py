@@ -91,7 +91,7 @@ class Gain(NamedTuple):
         """Between what shares of the run it is."""
         limits = [self._pct(limit) for limit in (self.least_us, self.most_us)]
         limits += [self.freed_pct] if self.freed_pct is not None else []
-        return min(limits), max(limits)
+        return min(limits), min(max(limits), 100.0)
 
     def _pct(self, us: float | None) -> float:
         return self.pct if us is None or not self.us else self.pct * us / self.us

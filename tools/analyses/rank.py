@@ -306,8 +306,8 @@ def lost_work(linked: LinkedTrace) -> Counts:
     wrong_times = Reason.TOO_LONG, Reason.OUT_OF_TURN, Reason.CALLS_OF_ZERO_LENGTH
     least |= dict.fromkeys((*wrong_times, Reason.ODD_OPS, Reason.NODES_REMOVED, Reason.CONTRADICTIONS), 0.0)
     lost = Counts({reason: count for reason, count in odd.items() if count > least.get(reason.reason, count)})
-    cut = Reason.CUT_OFF_ROWS.of("device events")  # they are in no order of time, so any step may lack some
-    return lost.add({cut: linked.report.dropped[cut]})
+    # what was cut off may be of any step
+    return lost.add({cut: n for cut, n in linked.report.dropped.items() if cut.reason is Reason.CUT_OFF_ROWS})
 
 
 def lost_launches(linked: LinkedTrace) -> Counts:

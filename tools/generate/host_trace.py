@@ -231,13 +231,11 @@ def _collective_attrs(collective: Collective) -> str:
     """Returns what the observer adds to record_param_comms, from the comma on."""
     group = collective.group
     attrs: list[tuple[str, str, str | int]] = [
-        ("collective_name", "string", collective.name),
-        ("dtype", "string", collective.dtype),
-        ("in_msg_nelems", "uint64", collective.elements[0]),
-        ("out_msg_nelems", "uint64", collective.elements[1]),
+        ("collective_name", "string", collective.name), ("dtype", "string", collective.dtype),
+        ("in_msg_nelems", "uint64", collective.elements[0]), ("out_msg_nelems", "uint64", collective.elements[1]),
         ("in_split_size", "string", str([*collective.in_splits])),
         ("out_split_size", "string", str([*collective.out_splits])),
-    ]
+    ]  # fmt: skip
     if group.name:
         attrs += [
             ("global_rank_start", "uint64", group.ranks[0]),

@@ -154,20 +154,13 @@ def _system(dimensions: int, direct: bool, simulation: AstraSimOptions) -> dict[
     """
     peaks = simulation.peaks
     return {
-        "scheduling-policy": "LIFO",
-        "endpoint-delay": 1,
-        "active-chunks-per-dimension": 1,
-        "preferred-dataset-splits": 1,
-        "all-reduce-implementation": ["ring"] * dimensions,
-        "all-gather-implementation": ["ring"] * dimensions,
-        "reduce-scatter-implementation": ["ring"] * dimensions,
+        "scheduling-policy": "LIFO", "endpoint-delay": 1,
+        "active-chunks-per-dimension": 1, "preferred-dataset-splits": 1,
+        **{f"{kind}-implementation": ["ring"] * dimensions for kind in ("all-reduce", "all-gather", "reduce-scatter")},
         "all-to-all-implementation": ["direct" if direct else "ring"] * dimensions,
-        "collective-optimization": "localBWAware",
-        "local-mem-bw": peaks.memory_gb_s if peaks else 100000,
-        "boost-mode": 0,
-        "trace-enabled": 0,
-        "replay-only": int(simulation.replay),
-    } | ({"roofline-enabled": 1, "peak-perf": peaks.tflops} if peaks else {})
+        "collective-optimization": "localBWAware", "local-mem-bw": peaks.memory_gb_s if peaks else 100000,
+        "boost-mode": 0, "trace-enabled": 0, "replay-only": int(simulation.replay),
+    } | ({"roofline-enabled": 1, "peak-perf": peaks.tflops} if peaks else {})  # fmt: skip
 
 
 def network_text(fitted: Network | None, simulation: AstraSimOptions, ranks: int) -> str:

@@ -161,8 +161,8 @@ def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], ear
     built = sorted(rank for rank, result in results.items() if result.summary.status == BUILT)
     if earlier and all(results[rank].unchanged for rank in built):
         return earlier.run
-    options = next(iter(tasks.values())).job.options
-    if not built or not (options.changes or options.without_profiler):
+    options = tasks[built[0]].job.options if built else None
+    if options is None or not (options.changes or options.without_profiler):
         return ""
     is_final = options.target == GENERIC
     paths = [tasks[rank].waiting if is_final else rank_building.pickle_path(tasks[rank]) for rank in built]

@@ -286,15 +286,10 @@ def build(
         if conversion.target == ASTRA_SIM:
             check_simulators_read(folder)
         report = building.build(
-            inputs[0] if len(inputs) == 1 else inputs,
-            folder,
-            conversion,
+            inputs[0] if len(inputs) == 1 else inputs, folder, conversion,
             runner(jobs if jobs > 1 else 0, scheduler, scheduler_timeout_s),
-            anew=force,
-            window=window,
-            allow_mismatch=allow_mismatch,
-            max_messages=max_messages,
-        ).report
+            anew=force, window=window, allow_mismatch=allow_mismatch, max_messages=max_messages,
+        ).report  # fmt: skip
         if not any(rank.graph for rank in report.ranks):
             raise DataError("; ".join(report.all_failures))
         if report.options.target == ASTRA_SIM and not report.all_failures:

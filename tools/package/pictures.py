@@ -14,14 +14,10 @@ if TYPE_CHECKING:
     import altair as alt
 
 COLOURS = {
-    NodeClass.HOST: "#8b9aab",
-    NodeClass.COMPUTATION: "#3b78b5",
-    NodeClass.COMMUNICATION: "#d07d22",
-    NodeClass.MEMORY: "#5d9140",
-    NodeClass.UNRECORDED: "#dde3e9",
-    NodeClass.METADATA: "#eeeeee",
+    NodeClass.HOST: "#8b9aab", NodeClass.COMPUTATION: "#3b78b5", NodeClass.COMMUNICATION: "#d07d22",
+    NodeClass.MEMORY: "#5d9140", NodeClass.UNRECORDED: "#dde3e9", NodeClass.METADATA: "#eeeeee",
     NodeClass.DELAY: "#c23b3b",
-}
+}  # fmt: skip
 ON_DEVICE = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
 ON_HOST = (NodeClass.HOST, NodeClass.COMMUNICATION)
 WIDTH, LANE_HEIGHT, RANK_HEIGHT = 800, 26, 22

@@ -268,8 +268,8 @@ def _sharing_cores(job: Workload, scale: Sequence[Scale]) -> float:
 
 
 def noise_around(noise_pct: float, before: float, after: float) -> float:
-    """Returns by how much a changed run may differ if its steps do by so many %: as much of it, or of what changed."""
-    return noise_pct / 100 * max(after, abs(before - after))
+    """Returns by how much a changed run may be off if steps differ by so many %: as much of it, and of what is gone."""
+    return noise_pct / 100 * max(after, before)
 
 
 def changed_job(job: Workload, scale: Sequence[Scale]) -> Workload:

@@ -343,8 +343,8 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
     left_out = (phases_of(graph)[change.matches(graph, node_classes(graph))] for change, graph in pairs)
     if any(len(phase) and (phase == loading).all() for phase in left_out) and not replay.work.is_activity.any():
         is_busy = replay.work.recording and replay.work.recording.has_no_free_core
-        core = "a core, and none was free" if is_busy else "a free core"
-        yield f"Another process that loads instead needs {core}: else the loop becomes slower."
+        core = "takes a core from the loop, as none was free" if is_busy else "needs a free core"
+        yield f"This is for loading that takes no time; another process that loads instead {core}."
 
 
 def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:

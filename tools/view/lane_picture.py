@@ -42,14 +42,10 @@ def draw_lanes(
     scene = _Scene(graph, origin_ns, time_us)
     parts = [
         f'<clipPath id="plot"><rect x="{LEFT}" width="{scene.width - LEFT - RIGHT:.1f}" height="{scene.bottom}"/></clipPath>',
-        *scene.axis(),
-        *scene.lanes(),
-        '<g clip-path="url(#plot)">' if time_us else "<g>",
-        *scene.bars(outlined),
-        *scene.arrows(),
-        "</g>",
+        *scene.axis(), *scene.lanes(),
+        '<g clip-path="url(#plot)">' if time_us else "<g>", *scene.bars(outlined), *scene.arrows(), "</g>",
         *scene.legend(),
-    ]
+    ]  # fmt: skip
     return svg(scene.width, scene.bottom + FOOT, STYLE, parts)
 
 

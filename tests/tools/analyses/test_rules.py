@@ -162,6 +162,7 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     noisy = titled(find(built(g.build(), tables={})), "is the heaviest op").gain
     assert noisy is not None and sure is not None
     assert noisy.limits_pct[0] < sure.limits_pct[0] - 1 and noisy.limits_pct[1] > sure.limits_pct[1] + 1
+    assert noisy._replace(most_us=1000 * noisy.us).limits_pct[1] == 100
 
 
 def test_other_processes_that_keep_the_cores_of_a_loop_busy_are_named() -> None:
@@ -386,6 +387,15 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:
     t.leaf("aten::add", 20)
     found = titled(find(played(t)), "aten::mm is the heaviest op")
     assert gain_us(found) == pytest.approx(40) and "bf16" in found.advice
+
+
+def test_an_op_that_an_annotation_mostly_has_is_left_to_the_finding_on_that(t: TraceBuilder) -> None:
+    with t.annotation("check"):
+        t.work(1)
+        t.leaf("aten::sort", 30)
+    for op, duration in (("aten::mm", 25), ("aten::relu", 20), ("aten::sort", 5)):
+        t.leaf(op, duration)
+    assert titled(find(played(t)), "is the heaviest op").title == "aten::mm is the heaviest op"
 
 
 def test_what_an_annotation_of_a_run_on_the_cpu_costs_is_named_unless_it_is_what_a_loop_is_for(t: TraceBuilder) -> None:

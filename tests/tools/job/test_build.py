@@ -457,6 +457,9 @@ def test_a_request_that_no_rank_can_meet_leaves_the_folder_as_it_was(job: Path, 
     assert len(nothing.report.all_failures) == 2 and not nothing.is_written
     assert [re.search("is left as the earlier build made it", line) is not None for line in nothing.stale] == [True]
     assert files(out) == before
+    (empty := out.parent / "empty").mkdir()
+    (empty / "device_rank0.json").write_bytes(b"")
+    assert "is empty" in "".join(build(empty, out.parent / "none", BuildOptions(), here).report.all_failures)
 
 
 # Who is alone
