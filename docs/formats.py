@@ -15,7 +15,6 @@ from textwrap import fill
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from execgraph.converter.work import RULES
 from execgraph.schema.device_peaks import PEAKS, peak_of
 from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.codec import FORMAT_VERSION
@@ -28,7 +27,7 @@ sys.path.insert(0, str(DOCS))
 
 from counted_words import COUNTED, Meanings  # noqa: E402
 from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES, Where  # noqa: E402
-from kernel_words import COLUMNS, DEVICES, FAMILIES, SELDOM, FamilyWords  # noqa: E402
+from kernel_words import COLUMNS, DEVICES, SELDOM  # noqa: E402
 from linked_words import ACTIVITIES, KNOWN_BY, OPS, RECORDS, Member, Record  # noqa: E402
 
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
@@ -160,12 +159,6 @@ They are objects with `name`, `type` and `value`. Each node has these, as in [th
 """
 
 
-OPS_BY_FAMILY = """\
-A sum, product, comparison or the like is one operation; the number after an op is how many it does. Bytes are those read
-and written, unless another rule is given. The full list, with exceptions such as backward ops, is in the code
-(`converter/work/`).
-"""
-
 PEAKS_ABOUT = """\
 In TFLOP/s without sparsity (-: none or unknown), and GB/s for memory, by recorded name without the maker.
 """
@@ -202,6 +195,7 @@ recorded shapes and types of its arguments.
 - **Bytes** are those of the tensors that the op reads and writes, each once. Work in place counts its tensor twice.
 - **Copies** have recorded bytes, which count twice within a device.
 - **Several kernels of an op** share its work in proportion to their measured time.
+- **Each other op** has a rule in `converter/work/`; an element-wise sum, for example, is one operation for each element.
 - **Unknown work is absent:** execgraph does not know the op, its shapes are not recorded, or its work depends on values.
   Of a Triton kernel only the bytes are known: those of the tensors among its arguments.
 """
@@ -258,7 +252,6 @@ def linked_trace() -> str:
 
 def kernel_work() -> str:
     """docs/kernel-work.md."""
-    assert {family for words in FAMILIES for family in words.families} == {rule.family for rule in RULES.values()}
     assert all(peak_of(name) is device.peak for name, device in zip(DEVICES, PEAKS, strict=True))
     peaks = [
         [f"{rate:g}" if rate else "-" for rate in (getattr(device.peak, of) for of in COLUMNS)] for device in PEAKS
@@ -267,19 +260,9 @@ def kernel_work() -> str:
     lines = [f"{name:14}" + "".join(f"{rate:>8}" for rate in rates) for name, rates in rows if name not in SELDOM]
     others = fill(PEAKS_OTHER.replace("{}", ", ".join(code(name) for name in DEVICES if name in SELDOM)), 120)
     sections = {
-        "Ops by family": OPS_BY_FAMILY + "\n" + "\n".join(map(family_line, FAMILIES)),
         "Peaks": "\n".join([PEAKS_ABOUT, "```text", *lines, "```", "", others]),
     }
     return page("The work of kernels: how is it counted?", KERNEL_WORK, sections)
-
-
-def family_line(words: FamilyWords) -> str:
-    """A line on families of ops, with the steps of its examples."""
-    rules = {name: RULES[f"aten::{name}"] for name in words.examples.split()}
-    assert {rule.family for rule in rules.values()} <= {*words.families}
-    examples = ", ".join(f"{code(name)} {rule.steps or ''}".rstrip() for name, rule in rules.items())
-    moved = f" Bytes: {words.bytes}." * bool(words.bytes)
-    return f"- **{', '.join(words.families)}** ({examples}): {words.operations}.{moved}"
 
 
 def summary_lines() -> str:

@@ -1,6 +1,6 @@
 """Traces of every version and vendor that we have, and rows as others are said to write them, are read and linked.
 
-Every cell of the matrix in docs/formats.md: a feature, in traces of a version or a vendor. What only some systems have
+Every cell of the matrix in README.md here: a feature, in traces of a version or a vendor. What only some systems have
 is done without where it is not: here it is taken away, as no other system is at hand.
 """
 

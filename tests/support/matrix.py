@@ -1,6 +1,6 @@
 """What was tried with traces of which version and vendor: a cell of the matrix is a test, named `row-feature-source`.
 
-PYTHONPATH=tests python -m support.matrix writes it into docs/formats.md. Turns the device trace of a played CUDA run
+PYTHONPATH=tests python -m support.matrix writes it into tests/compat/README.md. Turns the device trace of a CUDA run
 into what other vendors' profilers would have written of the same run.
 """
 
@@ -23,7 +23,7 @@ from execgraph.schema.linked import LinkedTrace, Provenance
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.capturing import Recorded, Tensors
-from support.folders import DATA, DOCS, with_rows
+from support.folders import DATA, with_rows
 from support.runs import broken_rules, convert_linked, launchers
 
 Row = dict[str, Any]
@@ -134,7 +134,7 @@ def _queue_row(name: str, row: Row, start: float, duration: float, args: Row) ->
     return {"ph": "X", "cat": "mtia_ccp_events", "name": name, **place, "args": args}
 
 
-PAGE = DOCS / "formats.md"
+PAGE = Path(__file__).parents[1] / "compat" / "README.md"
 OUTSIDE = Path(os.environ.get("EXECGRAPH_TRACES", "/nowhere"))
 """Larger real traces, where there are any."""
 CLOCK = 1_000
@@ -470,7 +470,7 @@ def played_run(torch: str, event_rows: bool = False) -> TraceBuilder:
 
 
 def page() -> str:
-    """The page of formats, with the tables of versions and vendors as they should be: of a cell the best evidence.
+    """The page of what was tried, with the tables of versions and vendors as they should be: of a cell the best mark.
 
     Rows with the same marks are one.
     """
