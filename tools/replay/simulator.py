@@ -339,8 +339,8 @@ def describe_simulated(result: Simulated, is_other: bool = False) -> str:
     for label, rank in result.ranks.items():
         compared = f"{rank.measured_us:>14,.1f} µs {result.compared_with}  {signed_pct(rank.error_pct)}"
         lines.append(f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{compared * bool(rank.measured_us)}")
-    what = "another network than the fitted one: largest change of" if is_other else "largest difference from"
-    error = f"{what} the {result.compared_with} run {signed_pct(result.worst_error_pct)}"
+    other = " (by another network than the fitted one, and by the error of the fit)" if is_other else ""
+    error = f"largest difference from the {result.compared_with} run {signed_pct(result.worst_error_pct)}{other}"
     if not any(rank.measured_us for rank in result.ranks.values()):
         last = max(result.ranks, key=lambda label: result.ranks[label].finish_us)
         error = f"rank {last} is the last; no rank was measured"
