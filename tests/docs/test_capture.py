@@ -1,4 +1,4 @@
-"""What docs/capture.md and capture-more.md tell people to write and to run records traces that link completely."""
+"""What the pages on recording tell people to write and to run records traces that link completely."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from support.commands import status_of
 from support.folders import ROOT
 from support.reports import Block, examples, run_example
 
-DOCUMENTS = [ROOT / "docs" / name for name in ("capture.md", "capture-more.md")]
+DOCUMENTS = [ROOT / "docs" / name for name in ("capture.md", "good-recording.md", "capture-more.md")]
 RECORDED = re.compile(r"execgraph: rank \d+ recorded (\S+) and (\S+)")
 
 
@@ -54,7 +54,9 @@ def follow(line: str) -> None:
 
 
 def test_the_loop_runs_as_it_is_and_what_follows_reads_its_traces(torch, capsys):
-    loop, request = blocks("A loop", "python")
+    [loop], [request] = (
+        blocks(title, "python") for title in ("A loop", r"Both traces together, or one after the other\?")
+    )
     names: dict[str, object] = {}
     exec(loop, names)
     times = r"takes [\d.]+ ms \(most [\d.]+ to [\d.]+ ms\), the median of \d+"

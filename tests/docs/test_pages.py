@@ -24,7 +24,9 @@ from support.reports import PAGES, PROMPT, agrees, blocks, examples, run as run_
 SAMPLES = TESTS
 RUN = ("console", "sh", "python")
 LANGUAGES = {*RUN, "text", "pycon"}
-ELSEWHERE = dict.fromkeys(("capture.md", "capture-more.md"), "needs PyTorch: tests/docs/test_capture.py")
+ELSEWHERE = dict.fromkeys(
+    ("capture.md", "good-recording.md", "capture-more.md"), "needs PyTorch: tests/docs/test_capture.py"
+)
 SIMULATOR = "the simulator is not installed where tests run"
 SOURCES = "its sources are not here, and building takes minutes"
 SERVER = "there is no inference server with a GPU"
@@ -114,12 +116,13 @@ NOT_SHOWN = {
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name != "python-api.md"])
 def test_figures_are_those_of_a_command_of_the_page_or_known(name: str) -> None:
-    text, accuracy = (PAGES[page].read_text(encoding="utf-8") for page in (name, "accuracy.md"))
+    pages = (name, "accuracy.md", "accuracy-simulated.md")
+    text, *accuracy = (PAGES[page].read_text(encoding="utf-8") for page in pages)
     if MEASURES.search(text):
         return
     prose = re.sub(r"^```.*?^```$|`[^`]*`", "", text, flags=re.DOTALL | re.MULTILINE)
     shown = [one for block in blocks(PAGES[name]) for one in NUMBER.findall(block.text)]
-    linked = NUMBER.findall(accuracy) if "accuracy.md" in text else []
+    linked = NUMBER.findall("".join(accuracy)) if "accuracy" in text else []
     values = [float(one.replace(",", "")) / unit for one in (*shown, *linked) for unit in (1, 1000)]
 
     def is_known(number: str) -> bool:

@@ -116,7 +116,7 @@ def test_texts_of_arguments_are_decoded_in_one_package_alone() -> None:
 
 
 def test_the_page_about_the_architecture_names_what_there_is() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    page = (ROOT / "ARCHITECTURE.md").read_text()
     named = set(re.findall(rf"`((?:{'|'.join(LAYERS)})/[\w/.]*)`", page))
     assert len(named) > 30
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
