@@ -130,7 +130,7 @@ def test_every_room_is_shipped_but_those_of_the_benchmarks() -> None:
 
 
 AT_THE_ROOT = {
-    ".ci", ".github", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
+    ".ci", ".github", ".gitignore", ".pre-commit-config.yaml", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
     "MANIFEST.in", "Makefile", "README.md", "SECURITY.md", "mkdocs.yml", "pyproject.toml", *LAYERS, "docs", "tests",
 }  # fmt: skip
 
