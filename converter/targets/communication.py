@@ -251,13 +251,11 @@ def with_ready_messages(graph: ExecutionGraph, lowering: Lowering) -> ExecutionG
     collectives = _in_common_order(graph, graph.type == NodeType.COMM_COLL)
     following = np.searchsorted(order[collectives], order[receives], side="right")
     edges = [
-        data,
-        _same_dependencies(data, first, ready, len(graph)),
-        _same_dependencies(data, sends, awaited, len(graph)),
+        data, _same_dependencies(data, first, ready, len(graph)), _same_dependencies(data, sends, awaited, len(graph)),
         Edges.of(ready, receives, DependencyKind.COLLECTIVE),
         Edges.of(ready, np.append(collectives, -1)[following], DependencyKind.COLLECTIVE),
         Edges.of(awaited, sends, DependencyKind.COLLECTIVE),
-    ]
+    ]  # fmt: skip
     lowering.add(Change.READY_MESSAGES, len(receives))
     joined = deduplicated(Edges.joined(edges), len(widened))
     return edited_graph(_without_plan(widened), joined, control_edges(graph))

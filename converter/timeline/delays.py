@@ -87,10 +87,8 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
     return StartTiming(
         latency=np.where(by_launch, expected, np.minimum(latency.median, launch[1])),
         gap=np.where(by_launch, np.minimum(gap.median, chain[1]), expected),
-        delay=delay,
-        after=NodeNumbers(after),
-        by_launch=by_launch,
-    )
+        delay=delay, after=NodeNumbers(after), by_launch=by_launch,
+    )  # fmt: skip
 
 
 def _typical_latencies(

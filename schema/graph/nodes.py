@@ -32,7 +32,7 @@ DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
 """Metadata with the number of steps, how long one takes without a profiler, and how long it waits for data then."""
 MEASURED_BESIDE = (
     STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS, "recorded_alone", "recorded_op_ns", "recorded_call_ns",
-    "steps_measured", "step_p10_ns", "step_p90_ns", "cores", "own_cpu_ns", "others_cpu_ns",
+    "steps_measured", "step_p10_ns", "step_p90_ns", "cores", "threads", "own_cpu_ns", "others_cpu_ns",
 )  # fmt: skip
 """Metadata that is of the recorded run alone, as `capture` measured it."""
 CHANGED_BY = "changed_by"

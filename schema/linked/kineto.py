@@ -26,13 +26,14 @@ DATA_WAIT_WITHOUT_PROFILER = "execgraph_data_wait_without_profiler_us"
 STEPS_WITHOUT_PROFILER = "execgraph_steps_without_profiler_us"
 RECORDING_COST = "execgraph_recording_cost_us"
 """The keys of how these steps differ, of which each is the work of one and the mean wait for data, with how many cores
-there are and for how long a step keeps them busy by its `own` process and by `others`; and of what recording costs: how
-much longer an op takes that is recorded with the device trace alone, and on a GPU a call of the runtime, beyond its op.
+there are, for how long a step keeps them busy by its `own` process and by `others`, and how many threads run an op; and
+of what recording costs: how much longer an op takes that is recorded with the device trace alone, and on a GPU a call
+of the runtime, beyond its op.
 """
 MEASURED = {
     STEPS_WITHOUT_PROFILER: {
         "count": "steps_measured", "median": "step_without_profiler_ns", "p10": "step_p10_ns", "p90": "step_p90_ns",
-        "cores": "cores", "own": "own_cpu_ns", "others": "others_cpu_ns",
+        "cores": "cores", "threads": "threads", "own": "own_cpu_ns", "others": "others_cpu_ns",
     },
     RECORDING_COST: {"op": "recorded_op_ns", "call": "recorded_call_ns"},
 }  # fmt: skip

@@ -229,7 +229,5 @@ def _linked(path: str, top: layout.LinkedFile, nodes: LinkedNodes) -> LinkedTrac
         device_waits=DeviceWaits(**layout.columns_in(waits, ids)) if waits else layout.waits_of_nodes(nodes.waits, ids),
         host_waits=HostWaits(**layout.columns_in(top.host_waits or NO_HOST_WAITS, ids)),
         handoffs=ThreadHandoffs(**layout.columns_in(top.handoffs or NO_HANDOFFS, ids)),
-        communications=top.communications,
-        groups=top.groups,
-        report=report,
-    )
+        communications=top.communications, groups=top.groups, report=report,
+    )  # fmt: skip

@@ -190,10 +190,12 @@ def test_sizes_that_ranks_record_otherwise_and_nodes_that_are_gone_are_said(tmp_
 def test_a_simulated_run_in_another_network_than_the_fitted_one_is_no_error(
     data: Path, tmp_path: Path, run: Run
 ) -> None:
-    for bandwidth, said in ((), "largest difference from the"), (("--bandwidth", 149), "largest change of the"):
+    for bandwidth in ((), ("--bandwidth", 149)):
         out = tmp_path / f"graphs{len(bandwidth)}"
         assert run("trace-build", data / "training", "-o", out, "--target", "astra-sim", *bandwidth).code == 0
-        assert f"{said} measured run -" in run("trace-replay", out, "--simulator", "astra-sim").out
+        said = run("trace-replay", out, "--simulator", "astra-sim").out
+        assert "largest difference from the measured run -" in said
+        assert ("by another network than the fitted one" in said) == bool(bandwidth)
 
 
 @pytest.mark.parametrize("line", ["", "--input g.et --scale gemm", "--input g.et --json --timeline -", "--inp g.et"])

@@ -129,6 +129,8 @@ class Said(Enum):
     COPIES_OF_GLOO = ("gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has "
         "a GPU, or start transfers earlier")
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"
+    MORE_THREADS = ("Only {busy:.1f} of {cores} cores are busy: try more threads (OMP_NUM_THREADS, torch.set_num_threads), bf16 or "
+        "torch.compile, or a GPU")
     OF_LOADER = "the data loader's"
     LESS_RECORDED = "whose slower loop leaves the loader more time"
     FREE_CORES = "Make each sample cheaper, load it once and keep it, or give the job more cores: every op then runs faster"

@@ -250,14 +250,12 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
     }  # fmt: skip
     at_peak = ints(curve.time[curve.peak] for curve in curves)
     of_peaks: Columns = {
-        "device": ints(curve.device for curve in curves),
-        "step": _step_names(rank, at_peak),
-        "ts": us(rank.since_begin(at_peak)),
-        "peak": Quantity("B", ints(curve.allocated[curve.peak] for curve in curves)),
+        "device": ints(curve.device for curve in curves), "step": _step_names(rank, at_peak),
+        "ts": us(rank.since_begin(at_peak)), "peak": Quantity("B", ints(curve.allocated[curve.peak] for curve in curves)),
         "before": Quantity("B", ints(curve.before for curve in curves)),
         "reserved": _whole_bytes(np.array([np.fmax.reduce(curve.reserved) for curve in curves], np.float64)),
         "known_by": [curve.source for curve in curves],
-    }
+    }  # fmt: skip
     peaks = tabulate("memory_timeline_peak", "Peaks of memory", of_peaks, note)
     return tabulate("memory_timeline", "Memory in use", cells, note, peaks, _live(rank, curves, note))
 

@@ -62,7 +62,10 @@ def heaviest_work(job: Job) -> Iterator[Finding]:
     with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
     is_view = len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW)
     is_cheap = is_view or heaviest.startswith(ALLOCATES)
-    advice = Said.CALL_LESS.of(count=int(chosen.sum())) if is_cheap else Said.COMPUTE_FASTER
+    advice: object = Said.CALL_LESS.of(count=int(chosen.sum())) if is_cheap else Said.COMPUTE_FASTER
+    run = job.work.unprofiled
+    if run and not is_cheap and 0 < (busy := run.busy_cores) < run.cores - 0.5:
+        advice = Said.MORE_THREADS.of(busy=busy, cores=run.cores)
     phase = np.concatenate([replays.phases_of(rank.graph) for rank in job.ranks])
     of_optimizer = is_work & (phase == [*replays.Phase].index(replays.Phase.OPTIMIZER))
     for what, part in [(Found.HEAVIEST_OP, chosen), *[(Found.OPTIMIZER, of_optimizer)] * bool(of_optimizer.any())]:

@@ -107,9 +107,8 @@ def data_loader(job: Job) -> Iterator[Finding]:
     advice: object = Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU
     if not job.is_on_device:  # a process that loads ahead needs a core
         gain = gain._replace(least_us=None, most_us=None)
-        if run and run.has_no_free_core:
-            busy = (run.own_cpu_us + run.others_cpu_us) / run.step_without_profiler_us
-            advice = Said.NO_FREE_CORE.of(busy=busy, cores=run.cores)
+        if run and run.has_no_free_core and not is_ahead:
+            advice = Said.NO_FREE_CORE.of(busy=run.busy_cores, cores=run.cores)
     values = {
         "spec": shlex.quote(question) if question else "", "advice": advice, "rank": job.rank_named(longest),
         "time": gain.in_its_unit(times_us[longest]),

@@ -117,7 +117,7 @@ class StepTimer:
         if cores and whole_s >= LEAST_S:
             of_step = middle / whole_s * 1e6
             busy = {"own": round(own_s * of_step, 1), "others": round(max(all_s - own_s, 0) * of_step, 1)}
-            spread |= {"cores": cores, **busy}
+            spread |= {"cores": cores, "threads": self._torch.get_num_threads(), **busy}
         self._known[STEPS_WITHOUT_PROFILER] = {"count": len(kept), **spread}
         step = f"{1e3 * middle:.2f} ms (most {1e3 * low:.2f} to {1e3 * high:.2f} ms), the median of {len(kept)} timed after"
         print(f"execgraph: an unprofiled step takes {step} the first{f' {first + 1}' * bool(first)}", file=sys.stderr)

@@ -156,7 +156,8 @@ def _system(dimensions: int, direct: bool, simulation: AstraSimOptions) -> dict[
     return {
         "scheduling-policy": "LIFO", "endpoint-delay": 1,
         "active-chunks-per-dimension": 1, "preferred-dataset-splits": 1,
-        **{f"{kind}-implementation": ["ring"] * dimensions for kind in ("all-reduce", "all-gather", "reduce-scatter")},
+        "all-reduce-implementation": (ring := ["ring"] * dimensions), "all-gather-implementation": ring,
+        "reduce-scatter-implementation": ring,
         "all-to-all-implementation": ["direct" if direct else "ring"] * dimensions,
         "collective-optimization": "localBWAware", "local-mem-bw": peaks.memory_gb_s if peaks else 100000,
         "boost-mode": 0, "trace-enabled": 0, "replay-only": int(simulation.replay),

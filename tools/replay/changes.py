@@ -392,7 +392,8 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
         pairs = [(graph, node_classes(graph)) for graph in graphs]
         there = [label for label, of in others.items() if any(of.matches(*pair).any() for pair in pairs)]
         name = target.label if isinstance(target, NodeClass) else target.value
-        lacks = "" if any(graph.is_activity.any() for graph in graphs) else " (no GPU was recorded)"
+        on_cpu = " (no GPU was recorded; ask about an op by its name, as '^aten::mm$=0.5')"
+        lacks = "" if any(graph.is_activity.any() for graph in graphs) else on_cpu
         return f"there is no {name} in these graphs{lacks}, only {', '.join(there) or 'other work'}"
     names = dict.fromkeys(graph.name.table[code] for graph in graphs for code in np.unique(graph.name.codes).tolist())
     where, is_module = "in its name", isinstance(target, Named) and target.by == MODULE
@@ -406,11 +407,11 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
     word = target.pattern.pattern if isinstance(target, Named) else target.pattern
     if any(word in name and not re.search(word, name) for name in names):
         return f"{word!r} is a regular expression: for that name write {re.escape(word)}"
-    # such as undr:load
-    begin = BEGIN.match(word)
+    begin = BEGIN.match(word)  # such as undr:load
     like = nearest(begin[0], (RANK, MODULE, UNDER, *TARGETS), listed=False) if begin else ""
     hint = Spelled("trace-view and trace-report show the names", "the table `nodes` of a graph has the names")
-    return f"no node has {word!r} {where}{like or nearest(word, names, listed=is_module) or f': {hint}'}"
+    near = nearest(word, [*names, *(name.rpartition("::")[2] for name in names)], listed=is_module)
+    return f"no node has {word!r} {where}{like or near or f': {hint}'}"
 
 
 def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | float = 1.0) -> Workload:

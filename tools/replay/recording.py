@@ -112,6 +112,7 @@ class Recording(msgspec.Struct, frozen=True):
     where the capture could not measure it. Where recording explains no stretch of host work as long as the longest,
     `pause` is that. By the likeliest model a replay is `error_pct` off such steps. In a step this process keeps the
     `cores` that it may use busy for `own_cpu_us`, and other processes for `others_cpu_us`; 0 cores where not measured.
+    So many `threads` run an op; 0 where not known.
     """
 
     step_us: float
@@ -127,11 +128,17 @@ class Recording(msgspec.Struct, frozen=True):
     cores: int = 0
     own_cpu_us: float = 0
     others_cpu_us: float = 0
+    threads: int = 0
+
+    @property
+    def busy_cores(self) -> float:
+        """How many cores all processes kept busy, as measured; 0 if not measured."""
+        return (self.own_cpu_us + self.others_cpu_us) / self.step_without_profiler_us if self.cores else 0.0
 
     @property
     def has_no_free_core(self) -> bool:
         """Whether all cores were measured to be busy."""
-        return self.own_cpu_us + self.others_cpu_us > ALL_BUSY * self.cores * self.step_without_profiler_us > 0
+        return self.busy_cores > ALL_BUSY * self.cores > 0
 
     @property
     def is_crowded(self) -> bool:
@@ -142,9 +149,13 @@ class Recording(msgspec.Struct, frozen=True):
     def lost_share(self) -> float:
         """Which share of a step other processes take at most: what they have of the cores' busy time, or what they
         compute, up to half. Threads that wait for each other at the end of an op all wait for one that shares its core.
+        A loop of one thread lacks no more than the time in which that did not run.
         """
-        others_us, step_us = self.others_cpu_us, self.step_without_profiler_us
-        return max(others_us / (self.own_cpu_us + others_us), min(others_us / step_us, 0.5)) if self.is_crowded else 0.0
+        own_us, others_us, step_us = self.own_cpu_us, self.others_cpu_us, self.step_without_profiler_us
+        most = max(1 - own_us / step_us, 0.0) if self.threads == 1 else 1.0
+        return (
+            min(max(others_us / (own_us + others_us), min(others_us / step_us, 0.5)), most) if self.is_crowded else 0.0
+        )
 
     @property
     def is_known(self) -> bool:
@@ -166,7 +177,9 @@ class Recording(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Says how long a step took recorded and unprofiled, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
-        said = ["a step took {} recorded, {} unprofiled".format(*times), TEXTS[self.cause].format(pause=self.pause)]
+        is_slower = self.step_us > self.step_without_profiler_us or self.cause in DOUBTFUL
+        cause = TEXTS[self.cause if is_slower else Cause.NOT_SLOWED].format(pause=self.pause)
+        said = ["a step took {} recorded, {} unprofiled".format(*times), cause]
         said += ["how much was not measured, so a typical cost of an op stands in"] if self.is_typical else []
         others = self.others_cpu_us / self.step_without_profiler_us
         busy = f"other processes (a loader's and other ranks' count) kept {others:.1f} of {self.cores} cores busy"
@@ -211,14 +224,14 @@ def recording_of(replay: Replay) -> Recording | None:
     pause = host.pause(step_ns * count, count) if cause is Cause.PAUSED else ""
     error_pct = 100 * (host.makespan_ns(models[0]) / (step_ns * count) - 1) if models else 0.0
     is_of_devices = host.has_devices and cause in (Cause.DEVICES_LIMIT, Cause.NOT_SLOWED)
-    noise_pct = noise_of(step_ns, slowest.metadata, is_of_devices=is_of_devices)
+    noise_pct = noise_of(step_ns, slowest.metadata, count, is_of_devices=is_of_devices)
     if cause in (Cause.SLOWER_BEFORE, Cause.HELD_UP):  # what made the difference may have hit any part of the step
         lengths_ns = host.makespan_ns(Model(0.0, 1.0)), step_ns * count
         noise_pct = max(noise_pct, 100 * (1 - min(lengths_ns) / max(lengths_ns)))
     own_us, others_us = (slowest.number(name, 0) / 1000 for name in ("own_cpu_ns", "others_cpu_ns"))
     return Recording(
         *times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause, error_pct, slowest.number("cores", 0),
-        own_us, others_us,
+        own_us, others_us, slowest.number("threads", 0),
     )  # fmt: skip
 
 
@@ -252,10 +265,10 @@ def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Ru
     return Run(found.without_profiler(job) if found else job, recorded)
 
 
-def noise_of(step_ns: int, measured: Mapping[str, Any], *, is_of_devices: bool) -> float:
-    """Returns by how much of this length steps without a profiler differ (%), and runs whose host takes part of it."""
+def noise_of(step_ns: int, measured: Mapping[str, Any], steps: int = 1, *, is_of_devices: bool) -> float:
+    """Returns by how much of this length means of so many steps differ (%), and runs whose host takes part of it."""
     spread_ns = measured.get("step_p90_ns", 0) - measured.get("step_p10_ns", 0)
-    return float(max(50 * spread_ns / step_ns, 0.0 if is_of_devices else DRIFT_PCT))
+    return float(max(50 * spread_ns / step_ns / steps**0.5, 0.0 if is_of_devices else DRIFT_PCT))
 
 
 class _Host:

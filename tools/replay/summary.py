@@ -300,16 +300,17 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
     sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
     doubt = replay.work.recording.doubt if replay.work.recording else ""
-    texts = doubt, _of_recorded_host(replay), absence(replay.work), losses_in_words(replay.work)
+    texts = doubt, _of_recorded_host(replay, scale), absence(replay.work), losses_in_words(replay.work)
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in texts if text]
     return " ".join(sentences)
 
 
-def _of_recorded_host(replay: Replay) -> str:
-    """Returns that the host limits this run, and no step shows how long it takes without a profiler; else ""."""
+def _of_recorded_host(replay: Replay, scale: Sequence[Scale]) -> str:
+    """Returns that the host limits this run or changes, and no step shows how long it takes unprofiled; else ""."""
     work, host_ns = replay.work, time_by_kind(replay).get(NodeClass.HOST.label, 0)
-    is_timed = work.is_modelled or any(STEP_WITHOUT_PROFILER_NS in graph.metadata for graph in work.graphs)
-    if is_timed or work.is_of_scaled_job or 2 * host_ns < replay.makespan_ns:
+    is_timed = work.is_modelled or all(STEP_WITHOUT_PROFILER_NS in graph.metadata for graph in work.graphs)
+    is_of_host = 2 * host_ns >= replay.makespan_ns or any(_changed_ns(replay, change)[0] for change in scale)
+    if is_timed or work.is_of_scaled_job or not is_of_host:
         return ""
     return "no steps were timed without a profiler, which slows the host: in the real job the change may differ"
 

@@ -251,15 +251,6 @@ def _largest(rows: list[Row], key: str, value: str) -> tuple[Any, float, float]:
     return largest, time, sum(spent.values())
 
 
-@_of("trace_diff", OF_TWO_RUNS)
-def _difference(work: list[Row], runs: list[Row]) -> str:
-    parts = [(row["part"].replace(": ", " ").capitalize(), row) for row in runs if row["part"] not in WHOLE]
-    names = [(_name(row["name"]), row) for row in work if not row["name"].startswith(STEP_MARK)]
-    differences = [(what, row["difference"] or 0) for what, row in parts or names]
-    what, time = max(differences, key=lambda item: abs(item[1]), default=("", 0))
-    return f"{what} differs most: {time_text(abs(time))} {'more' if time > 0 else 'less'} in run B." if time else ""
-
-
 @_of("idle_time_breakdown", "launch_statistics_by_api")
 def _idle_cause(rows: list[Row], launches: list[Row]) -> str:
     category, time, whole = _largest(rows, "category", "idle")

@@ -176,6 +176,11 @@ def test_other_processes_that_keep_the_cores_of_a_loop_busy_are_named() -> None:
     assert found.title == "Other processes, the data loader's among them, take cores from the loop"
     assert found.gain is not None and found.gain.share == "up to 50 %"
     assert found.evidence == "of 2 cores the loop kept 1.1 busy, and other processes 0.8"
+    g.metadata |= {"threads": 1, "own_cpu_ns": 99_000}  # one thread, which lacked a core for 1 % of a step
+    assert not any("take cores" in finding.title for finding in find(built(g.build(), tables={})))
+    g.metadata |= {"threads": 2, "own_cpu_ns": 60_000, "others_cpu_ns": 0}
+    assert "Only 0.6 of 2 cores are busy" in titled(find(built(g.build(), tables={})), "is the heaviest op").advice
+    g.metadata |= {"own_cpu_ns": 110_000, "others_cpu_ns": 80_000}
     g.metadata["world_size"] = 2  # the other rank may be on this machine, and is one of the others
     assert not any("take cores" in finding.title for finding in find(built(g.build(), tables={})))
 

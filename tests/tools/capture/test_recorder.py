@@ -197,7 +197,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> StepTimer:
     monkeypatch.setattr("execgraph.tools.capture.timing.perf_counter", lambda: Loader.clock)
     monkeypatch.setattr("execgraph.tools.capture.timing.synchronise", lambda torch: None)
     monkeypatch.setattr("execgraph.tools.capture.timing.busy_cores", lambda: (0, 0.0, 0.0))
-    return StepTimer(None)
+    return StepTimer(SimpleNamespace(get_num_threads=lambda: 3))
 
 
 def measure(timer: StepTimer, *steps: tuple[float, float], workers: int = 0) -> dict[str, str]:
@@ -229,7 +229,7 @@ def test_it_says_who_kept_the_cores_busy(timer: StepTimer, monkeypatch: pytest.M
         "execgraph.tools.capture.timing.busy_cores", lambda: (2, 3 + 0.5 * Loader.clock, 70 + 1.75 * Loader.clock)
     )
     measure(timer, *[(0.1, 0.0)] * 4)
-    assert [steps_of(timer)[name] for name in ("cores", "own", "others")] == [2, 50_000, 125_000]
+    assert [steps_of(timer)[name] for name in ("cores", "threads", "own", "others")] == [2, 3, 50_000, 125_000]
 
 
 USUAL, LONG = (0.1, 0.0), (0.9, 0.0)

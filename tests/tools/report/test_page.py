@@ -178,14 +178,6 @@ def test_without_rows_no_section_proves_anything() -> None:
             "critical_path", table("critical_path", kind=["host", "communication"], time=[994.0, 6.0]),
             "99 % of the critical path is host time.",
         ),
-        (
-            "trace_diff", table("trace_diff", name=["ProfilerStep#1", "gemm"], difference=[-9e6, -3e3]),
-            "gemm differs most: 3.00 ms less in run B.",
-        ),
-        (
-            "trace_diff", table("trace_diff_runs", part=["run", "device: idle", "host: forward"], difference=[9e3, 500.0, -40.0]),
-            "Device idle differs most: 500.0 µs more in run B.",
-        ),
     ],
 )  # fmt: skip
 def test_a_section_says_what_its_figures_prove(section: str, tables: dict[str, Table], sentence: str) -> None:
