@@ -301,7 +301,7 @@ def test_the_demo_ends_with_an_answer_a_picture_a_page_and_what_to_do_next(tmp_p
     assert len(lines) < 40
     commands = re.findall(rf"^{re.escape(str(binaries))}/trace-(\w+)", printed, re.MULTILINE)
     assert commands == ["build", "replay", "replay", "view", "report"]
-    answer = "If all computation were twice as fast, the run would take 2.73 ms instead of 4.50 ms, −39 %. "
+    answer = "If all computation were twice as fast, the run would take 2.73 ms instead of 4.50 ms, −39 %.\n"
     assert f"\n{answer}" in printed
     for name in ("graph.svg", "report.html"):
         assert (tmp_path / name).stat().st_size > 10_000

@@ -302,7 +302,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     doubt = replay.work.recording.doubt if replay.work.recording else ""
     texts = doubt, _of_recorded_host(replay, scale), absence(replay.work), losses_in_words(replay.work)
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in texts if text]
-    return " ".join(sentences)
+    return "\n".join(sentences)
 
 
 def _of_recorded_host(replay: Replay, scale: Sequence[Scale]) -> str:
