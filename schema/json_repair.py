@@ -39,11 +39,9 @@ SWALLOWED = re.compile(rb'"(?:ph|cat|pid|tid|ts|dur|args|id|ctrl_deps|parent|inp
 JSON_NUMBER = re.compile(rb"-?(?:0|[1-9]\d{0,300})(?:\.\d+)?(?:[eE][-+]?\d{1,2})?")
 """Others (NaN, Infinity, -nan(ind), 1e400) are null."""
 REPAIRS = {
-    "backslash": (Reason.STRAY_BACKSLASHES, b"\\\\"),
-    "half": (Reason.STRAY_BACKSLASHES, b"\\ufffd"),
-    "quote": (Reason.UNESCAPED_QUOTES, b'\\"'),
-    "control": (Reason.CONTROL_CHARACTERS, b""),
-}
+    "backslash": (Reason.STRAY_BACKSLASHES, b"\\\\"), "half": (Reason.STRAY_BACKSLASHES, b"\\ufffd"),
+    "quote": (Reason.UNESCAPED_QUOTES, b'\\"'), "control": (Reason.CONTROL_CHARACTERS, b""),
+}  # fmt: skip
 """What is wrong with the parts of a text that IN_TEXT finds, and what takes their place; an escape for none."""
 
 ESCAPED = b"__"

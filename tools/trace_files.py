@@ -35,11 +35,9 @@ ORIGINS = {
 }
 """What several traces of a rank are: of which processes, and why there are several."""
 KEYS: tuple[Callable[[Trace], tuple[Hashable, ...]], ...] = (
-    lambda trace: (trace.pid, trace.rank),
-    lambda trace: (trace.pid, trace.folder),
-    lambda trace: (trace.pid,),
-    lambda trace: (trace.rank,),
-)
+    lambda trace: (trace.pid, trace.rank), lambda trace: (trace.pid, trace.folder),
+    lambda trace: (trace.pid,), lambda trace: (trace.rank,),
+)  # fmt: skip
 """What the two traces of one process share, strongest first; a key that holds None is none."""
 
 

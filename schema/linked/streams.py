@@ -36,11 +36,9 @@ _NAMES = (
 _NAMED_BY_RECORD = (SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.STREAM_SYNC)
 _SUFFIX = re.compile(r"(_ptsz|_ptds|_spt|_v\d+)+$")
 SYNC_RECORDS = {
-    "stream wait event": SyncCall.STREAM_WAIT,
-    "event sync": SyncCall.EVENT_SYNC,
-    "stream sync": SyncCall.STREAM_SYNC,
-    "context sync": SyncCall.DEVICE_SYNC,
-}
+    "stream wait event": SyncCall.STREAM_WAIT, "event sync": SyncCall.EVENT_SYNC,
+    "stream sync": SyncCall.STREAM_SYNC, "context sync": SyncCall.DEVICE_SYNC,
+}  # fmt: skip
 
 
 class OnStreams(Protocol):

@@ -27,11 +27,9 @@ RASTERS, PNG_SCALE = (".png", ".pdf"), 2
 PART = re.compile(r"[./_]+")
 """What is between the parts of a module's path: `Net_0/Block_1` is also written `net.0.block.1`."""
 FILL = {
-    NodeClass.HOST: "#c9d1da",
-    NodeClass.COMPUTATION: "#9cc3e6",
-    NodeClass.COMMUNICATION: "#f2bf8a",
-    NodeClass.MEMORY: "#b5d3a0",
-}
+    NodeClass.HOST: "#c9d1da", NodeClass.COMPUTATION: "#9cc3e6",
+    NodeClass.COMMUNICATION: "#f2bf8a", NodeClass.MEMORY: "#b5d3a0",
+}  # fmt: skip
 PICTURED = 3_000
 """Nodes that lanes show so that people can still read them; data flow is summed up, and programs read GraphML."""
 NARROWER = Spelled(

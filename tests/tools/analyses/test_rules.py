@@ -259,7 +259,7 @@ def test_products_in_fp32_could_use_the_tensor_cores() -> None:
     found = titled(find(built(graph, op=Categorical.of(["aten::mm"] * 2))), "do not use the tensor cores")
     # 156 TFLOP/s in place of 19.5: an eighth of 80 µs
     assert gain_us(found) == pytest.approx(70)
-    assert found.evidence == "1 kernel takes 80.0 µs"
+    assert found.evidence == "1 kernel: 80.0 µs"
 
 
 def test_shapes_that_use_little_of_the_device_are_named() -> None:
@@ -286,7 +286,7 @@ def test_kernels_that_change_the_layout_of_convolutions_are_told_with_them() -> 
     graph = products(*convolutions, *[(f"{name}Kernel", 5_000, 0, 2) for name in ("nchwToNhwc", "nhwcToNchw")])
     columns = {"op": Categorical.of(["aten::conv2d"] * 4), "shape": Categorical.of(["[[8,9]]", "[[8,7]]", "", ""])}
     found = titled(find(built(graph, **columns)), "Some shapes of convolutions")
-    assert found.facts[-1] == "2 kernels that change the layout of their tensors, 10.0 µs: channels_last needs none"
+    assert found.facts[-1] == "2 kernels change the layout of tensors, 10.0 µs: channels_last needs none"
 
 
 def test_gains_that_overlap_are_told_together() -> None:
