@@ -46,11 +46,9 @@ _MESSAGES = (
 )
 # in a kernel's name, where "gather" or "send" may mean anything
 _IN_KERNEL = (
-    *_COLLECTIVES[:5],
-    ("crossdevicereduce", CollectiveType.ALL_REDUCE),
-    ("kernelreduce", CollectiveType.REDUCE),
+    *_COLLECTIVES[:5], ("crossdevicereduce", CollectiveType.ALL_REDUCE), ("kernelreduce", CollectiveType.REDUCE),
     ("ncclreduce", CollectiveType.REDUCE),
-)
+)  # fmt: skip
 
 
 def peers(recorded: Communication, node: NodeType, own_rank: int) -> tuple[int, int]:

@@ -429,11 +429,9 @@ def _lost(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> Counts:
     has_call &= recorded != 0
     counts: dict[AnyReason, int] = {Reason.HOST_OPS_WITHOUT_TIMES: rows_of_part["host_ops"] - rows_of_part["matched"]}
     for reason, table in (
-        (Reason.HOST_OPS_OUTSIDE, "host_ops"),
-        (Reason.OPS_OUTSIDE, "device_ops"),
-        (Reason.CALLS_OUTSIDE, "calls"),
+        (Reason.HOST_OPS_OUTSIDE, "host_ops"), (Reason.OPS_OUTSIDE, "device_ops"), (Reason.CALLS_OUTSIDE, "calls"),
         (Reason.ACTIVITIES_OUTSIDE, "activities"),
-    ):
+    ):  # fmt: skip
         counts[reason] = all_rows[table] - rows_of_part[table]
     counts[Reason.SYNC_RECORDS_OUTSIDE] = int((has_call & ~inside).sum())
     counts[Reason.SYNC_RECORDS_WITHOUT_CALL] = int((~has_call).sum())

@@ -52,9 +52,8 @@ BARE_NUMBER = re.compile(r"_(0|[1-9]\d{0,4})(?:\.pt\.trace)?\.json(?:\.gz|\.zst)
 RANK_IN_NAME = (
     re.compile(r"(?<![a-z])rank[ _.=-]*0*(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"(?<![a-z])worker[ _.=-]*0*(\d{1,6})(?!\d)", re.IGNORECASE),
-    re.compile(r"-TP-(\d{1,5})(?:-EP-\d+)?(?:-[A-Z]+)?\.trace\.json"),
-    BARE_NUMBER,
-)
+    re.compile(r"-TP-(\d{1,5})(?:-EP-\d+)?(?:-[A-Z]+)?\.trace\.json"), BARE_NUMBER,
+)  # fmt: skip
 """Strongest first; longer numbers are times. SGLang names no other group where there is none."""
 DATED_NS = 10**18
 """Times from 2001 on; smaller ones count from when a machine was started, so that those of two machines differ."""

@@ -105,11 +105,9 @@ Use = tuple[int, Group]
 """The position of a rank, and a group as this rank knows it."""
 Reading = Callable[[Group, str], Hashable]
 READINGS: tuple[Reading, ...] = (
-    lambda group, done: (group.description, done),
-    lambda group, done: done,
-    lambda group, done: group.description,
+    lambda group, done: (group.description, done), lambda group, done: done, lambda group, done: group.description,
     lambda group, done: "",
-)
+)  # fmt: skip
 """What distinguishes groups of the same ranks if names do not; groups that agree in it are ordered by creation."""
 
 

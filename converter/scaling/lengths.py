@@ -25,11 +25,9 @@ SURE = 2.0
 ANY = -1
 """Any type, or any group."""
 SOURCES = (
-    "collectives of this type in this group",
-    "collectives of this type in all groups",
-    "collectives of all types in this group",
-    "collectives of all types in all groups",
-)
+    "collectives of this type in this group", "collectives of this type in all groups",
+    "collectives of all types in this group", "collectives of all types in all groups",
+)  # fmt: skip
 
 
 class Measured(NamedTuple):

@@ -19,11 +19,9 @@ from .timeline import names_of
 
 UNRECORDED = "unrecorded host"
 DELAY_NAMES = {
-    Delay.LOST_RECORDS: "delay: lost records",
-    Delay.CONTENTION: "delay: contention",
-    Delay.START_OF_RECORDING: "carry-in",
-    Delay.UNEXPLAINED: "delay: unexplained",
-}
+    Delay.LOST_RECORDS: "delay: lost records", Delay.CONTENTION: "delay: contention",
+    Delay.START_OF_RECORDING: "carry-in", Delay.UNEXPLAINED: "delay: unexplained",
+}  # fmt: skip
 LOWEST = -(1 << 62)
 """Recorded thread numbers below this one, which are absurd, are ignored."""
 

@@ -265,11 +265,9 @@ def _waits(collectives: Collectives, note: str) -> tuple[Table, Table]:
     pairs = groupby(rank, last_rank)
     pairs = pairs.largest_first(pairs.sum(time))
     columns: Columns = {
-        "rank": rank[pairs.first],
-        "waits_for": last_rank[pairs.first],
-        "collectives": pairs.count(),
+        "rank": rank[pairs.first], "waits_for": last_rank[pairs.first], "collectives": pairs.count(),
         "time": us(pairs.sum(time)),
-    }
+    }  # fmt: skip
     by_pair = tabulate(f"{NAME}_waits", "Who waits for whom", columns, note, empty=note or NOBODY)
     came_last = last_rank[groupby(number[early]).first]
     ranks, row = np.unique(np.concatenate((rank, last_rank)), return_inverse=True)
@@ -296,11 +294,10 @@ def _all_to_all(collectives: Collectives) -> Table:
                 sent[key] += size * split // max(sum(splits), 1)
     keys = sorted(sent)
     columns: Columns = {
-        "group": [group for group, _, _ in keys],
-        "source": ints(source for _, source, _ in keys),
+        "group": [group for group, _, _ in keys], "source": ints(source for _, source, _ in keys),
         "destination": ints(target for _, _, target in keys),
         "size": Quantity("B", np.array([sent[key] for key in keys], np.float64)),
-    }
+    }  # fmt: skip
     title = "What goes from rank to rank in all-to-alls"
     return tabulate(f"{NAME}_all_to_all", title, columns, empty=NO_SPLITS)
 

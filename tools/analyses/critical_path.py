@@ -71,10 +71,9 @@ def _replays(of_job: Sequence[Replay], note: str) -> Table:
     columns: Columns = {
         "ranks": ints(len(replay.work.graphs) for replay in of_job),
         "measured": us([replay.measured_ns for replay in of_job]),
-        "replayed": us([replay.makespan_ns for replay in of_job]),
-        "error": Quantity("%", np.array(error, np.float64)),
+        "replayed": us([replay.makespan_ns for replay in of_job]), "error": Quantity("%", np.array(error, np.float64)),
         "explained": Quantity("%", np.array(explained, np.float64)),
-    }
+    }  # fmt: skip
     title = "The replay of all ranks beside the measured run"
     return tabulate("critical_path_replay", title, columns, empty=note)
 

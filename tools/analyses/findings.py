@@ -46,11 +46,10 @@ OF_HOST = (
     NodeClass.HOST.label, HOST_DELAY, DATA_WAIT, *(WAIT_AFTER[kind] for kind in BY_HOST), NodeClass.UNRECORDED.label,
 )  # fmt: skip
 LIMITS = {
-    NodeClass.HOST: OF_HOST,
-    NodeClass.COMPUTATION: (NodeClass.COMPUTATION.label,),
+    NodeClass.HOST: OF_HOST, NodeClass.COMPUTATION: (NodeClass.COMPUTATION.label,),
     NodeClass.COMMUNICATION: (NodeClass.COMMUNICATION.label, WAIT_AFTER[DependencyKind.COLLECTIVE]),
     NodeClass.MEMORY: (NodeClass.MEMORY.label,),
-}
+}  # fmt: skip
 """What may limit a run, and the kinds of time on the critical path that it stands for."""
 WORDS = {
     NodeClass.HOST: ("The CPU limits the run", "A CPU", "work of the CPU"),
@@ -193,7 +192,7 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
     """Yields what contradicts any verdict, or this one."""
     if job.lost_work:
         before = [f"no activity of {device} was recorded" for device in job.unrecorded]
-        yield f"{', '.join([*before, job.lost_work])}; the notes say what to do"
+        yield f"{', '.join([*before, job.lost_work])}; trace-diagnose says what to do"
         return
     graphs, error = [rank.graph for rank in job.ranks], job.recorded.error_pct
     ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"

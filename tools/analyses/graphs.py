@@ -154,11 +154,9 @@ def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attri
     alike = [each for each in whole if len(each) == len(graph) and all(map(_alike, graph, each))]
     has_names = [all(launch.name for launch in each if launch.kind == KERNEL) for each in alike]
     for known_by, fitting in (
-        (BY_NODE, _captures_of_nodes(graph, captures)),
-        (BY_NAME, itertools.compress(alike, has_names)),
-        (BY_NAME, _find_sequence(graph, captures)),
-        (BY_ORDER, iter(alike)),
-    ):
+        (BY_NODE, _captures_of_nodes(graph, captures)), (BY_NAME, itertools.compress(alike, has_names)),
+        (BY_NAME, _find_sequence(graph, captures)), (BY_ORDER, iter(alike)),
+    ):  # fmt: skip
         ops = [[launch.op for launch in launches] for launches in fitting]
         if ops:
             return Attribution(ops[0], known_by, len(graph), sum(other_ops != ops[0] for other_ops in ops[1:]))

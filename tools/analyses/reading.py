@@ -38,10 +38,9 @@ HOST_TYPE, HOST = 0, -1
 GRAPH_ALONE = "an execution graph alone: tables of host ops and calls are empty; findings on launches follow from its dependencies"
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("name", "op_schema", "known_by"), Categorical.of(())),
-    **dict.fromkeys(("inputs", "outputs"), BytesColumn.of(())),
-    "extra": {},
+    **dict.fromkeys(("inputs", "outputs"), BytesColumn.of(())), "extra": {},
     **dict.fromkeys(("module", "python_function", "process", "external_id")),
-}
+}  # fmt: skip
 MARKS, CAPTURED = (b'"str"', b'"annotation"'), re.compile(rb'"kernel"\s*:')
 Decoded = TypeVar("Decoded")
 

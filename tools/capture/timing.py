@@ -105,7 +105,8 @@ class StepTimer:
                 advice = "raise wait" if is_early else "something held the loop up, so record again"
                 warn(f"{why} the length of an unprofiled step is not known; {advice}")
                 return
-            warn(f"{why} the length of an unprofiled step is that of the others")
+            pct = 100 * (1 - sum(lengths[step] for step in kept) / sum(lengths[first:]))
+            warn(f"{why} answers are about the others; {pct:.0f} % of the time is in the slow ones")
         total = whole_s - sum(lengths) + sum(lengths[step] for step in kept)
         wait = fmean(waits[step] for step in kept)
         times = {STEP_WITHOUT_PROFILER: total / len(kept), DATA_WAIT_WITHOUT_PROFILER: wait}

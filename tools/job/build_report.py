@@ -123,11 +123,9 @@ class BuildReport(SummaryRepr, msgspec.Struct):
     def summary(self) -> Summary:
         """Returns how many ranks were built for which target, and how much there is to say about them."""
         counts = {
-            "failures": len(self.all_failures),
-            "notes": len(self.all_notes),
-            "disagreements": len(self.disagreements),
+            "failures": len(self.all_failures), "notes": len(self.all_notes), "disagreements": len(self.disagreements),
             "absences": len(self.absences),
-        }
+        }  # fmt: skip
         built = sum(bool(rank.graph) for rank in self.ranks)
         lines = {"target": self.options.target, "said": counts_text(counts) or "nothing to note"}
         return Summary(f"BuildReport: {built} of {len(self.ranks)} ranks built", lines)

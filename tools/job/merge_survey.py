@@ -141,9 +141,8 @@ class MergeReport(SummaryRepr, msgspec.Struct):
     def summary(self) -> Summary:
         """Returns how many ranks were merged into which file, and how many rows and notes there are."""
         lines = {
-            "file": self.output,
-            "rows": f"{sum(rank.rows for rank in self.ranks):,}",
+            "file": self.output, "rows": f"{sum(rank.rows for rank in self.ranks):,}",
             "activities": f"{sum(rank.activities for rank in self.ranks):,}",
             "notes": f"{len(self.notes)}, in notes" if self.notes else "0",
-        }
+        }  # fmt: skip
         return Summary(f"MergeReport: {len(self.ranks)} ranks", lines)

@@ -5,7 +5,7 @@ for the loader: batches follow each other sooner or later by it, with 0 the loop
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -115,11 +115,27 @@ def _with_loader_threads(job: Workload, changed: Workload) -> Workload:
     return replace(changed, duration_ns=after).without_dependencies(waits & (before[changed.target] > 0))
 
 
+def _in_one_piece(job: Workload, changed: Workload) -> Iterator[Workload]:
+    """Yields both with each loader's call waiting in its longest slice alone, as others wait for its process, too."""
+    key = np.concatenate([graph.integers("op_id") for graph in job.graphs]) * len(job.lanes) + job.lane
+    calls = waits_of(job)[0]
+    calls = calls[np.argsort(key[calls])]
+    slices = np.flatnonzero(np.isin(key, key[calls]) & (job.node_class == NodeClass.HOST))
+    longest = calls[np.searchsorted(key[calls], key[slices])]
+    others, longest = slices[slices != longest], longest[slices != longest]
+    for work in (job, changed):
+        duration, moved = work.duration_ns.copy(), np.maximum(work.duration_ns[others] - ALL_MAY_WAIT_NS, 0)
+        duration[others] -= moved
+        np.add.at(duration, longest, moved)
+        yield replace(work, duration_ns=duration)
+
+
 def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns], holds: Bool) -> Workload:
     """Returns a changed job in which loops wait until a batch is there; `ends` says when the nodes of a job end. Those
     of `holds` were given a time, the others a factor. Replays up to three times. The steps before the recorded ones
     count as changed, too, so the first call waits shorter where the loop takes longer.
     """
+    job, changed = _in_one_piece(job, changed)
     row, first, taken, is_waiting = waits_of(job)
     changed = _with_loader_threads(job, changed)
     before, after, thread = job.duration_ns, changed.duration_ns, job.lane[row]

@@ -342,7 +342,8 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
     loading = [*Phase].index(Phase.DATA_LOADING)
     pairs = [(change, graph) for change in scale if change.factor == 0 for graph in replay.work.graphs]
     left_out = (phases_of(graph)[change.matches(graph, node_classes(graph))] for change, graph in pairs)
-    if any(len(phase) and (phase == loading).all() for phase in left_out) and not replay.work.is_activity.any():
+    is_loop = not len(row) and not replay.work.is_activity.any()
+    if is_loop and any(len(phase) and (phase == loading).all() for phase in left_out):
         is_busy = replay.work.recording and replay.work.recording.has_no_free_core
         core = "takes a core from the loop, as none was free" if is_busy else "needs a free core"
         yield f"This is for loading that takes no time; another process that loads instead {core}."
