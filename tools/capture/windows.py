@@ -205,6 +205,7 @@ class PairRecorder:
         try:
             traces = self._host.beside(*profilers) if is_whole else self._host.beside(profilers[0])[1:]
             targets = [target_of.pop(trace.stem) for trace in traces]
+            earlier = ", in place of earlier ones" * any(target.exists() for target in targets)
             for absent in target_of.values():  # an older one would pass for that of this device trace
                 absent.unlink(missing_ok=True)
             for trace in traces:
@@ -221,7 +222,7 @@ class PairRecorder:
         finally:
             self.drop()
         listed = " and ".join(filter(None, (", ".join(map(str, targets[:-1])), str(targets[-1]))))
-        print(f"execgraph: rank {rank} recorded {listed}", file=sys.stderr)
+        print(f"execgraph: rank {rank} recorded {listed}{earlier}", file=sys.stderr)
         if rank == min(self._ranks or (0,)):  # which speaks for the job
             if not self._is_alone:
                 print("execgraph: both traces are of the same steps, and their ops take longer for it", file=sys.stderr)

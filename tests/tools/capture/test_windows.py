@@ -97,6 +97,8 @@ def test_paths_and_the_next_command_are_said_once(torch, tmp_path, monkeypatch, 
         untimed,
         f"execgraph: rank 1 recorded {folder}/host_rank1.json.gz and {folder}/device_rank1.json.gz",
     ]
+    train(torch, folder, steps=4)
+    assert f"{said[-1]}, in place of earlier ones" in capsys.readouterr().err
 
 
 def test_missing_torch_is_named_with_its_remedy(monkeypatch, tmp_path):
