@@ -145,8 +145,10 @@ class PairRecorder:
         self._is_alone = False
         """Whether the profiler does not record while the host trace is written."""
         self._host: HostTraceObserver | None = None
-        if self._folder.exists() and not self._folder.is_dir():
-            raise ValueError(f"{folder}: not a folder; name one that the traces can go into")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{folder}: not a folder ({error.strerror}); name one that can be made") from error
         try:
             targets = {target for rank in (0, 1) for target in self._targets(rank)}
         except (LookupError, ValueError):

@@ -68,6 +68,7 @@ STEPS = ({"wait": -1}, {"warmup": -1}, {"active": 0})
         *((steps, ValueError, "active is 1 or more") for steps in STEPS),
         *(({"ranks": ranks}, TypeError, "one, give several|not iterable") for ranks in (0, 1.5)),
         ({"folder": __file__}, ValueError, "not a folder"),
+        ({"folder": "/proc/x"}, ValueError, "not a folder"),
     ],
 )
 def test_what_cannot_be_used_is_refused(torch, tmp_path, options, error, said):
