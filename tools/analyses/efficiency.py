@@ -250,10 +250,7 @@ def _without_engines(job: Job, node: Rows, element: Int64, roof: Roofline) -> It
     has_attention = (_kinds(job.ops.take(node[slow])) == ATTENTION).any()
     gain = job.gain(factor)
     time = gain.in_its_unit(1e6 * seconds[slow].sum())
-    values = {
-        "count": int(slow.sum()), "time": time, "attention": has_attention or None,
-        "steps": gain.steps if gain.steps > 1 else None,
-    }  # fmt: skip
+    values = {"count": int(slow.sum()), "time": time, "attention": has_attention or None, "steps": gain.steps}
     yield Finding(Found.NO_TENSOR_CORES, gain, "efficiency", values)
 
 
@@ -284,8 +281,7 @@ def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[F
         facts.append(Said.BEST_SHAPE.of(pct=min(100 * best[low].max(), 100)))
         if products is Said.CONVOLUTIONS and (changes := job.names.where(lambda name: bool(LAYOUT.search(name)))).any():
             of_changes = gain.in_its_unit(job.work.duration_ns[changes].sum() / 1000)
-            in_steps = gain.steps if gain.steps > 1 else None
-            facts.append(Said.LAYOUTS.of(count=int(changes.sum()), time=of_changes, steps=in_steps))
+            facts.append(Said.LAYOUTS.of(count=int(changes.sum()), time=of_changes, steps=gain.steps))
         values = {"products": products, "advice": advice}
         yield Finding(Found.LOW_USE, gain, "efficiency", values, facts)
 

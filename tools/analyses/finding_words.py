@@ -31,12 +31,12 @@ class Found(Enum):
     SMALL_KERNELS = FindingWords("The host launches small kernels more slowly than the device runs them",
         "Launch many at once: {graph}, torch.compile(mode='reduce-overhead'), or larger batches. Launching a graph takes time, too, and "
         "its shapes must not change",
-        "{count:,} launches{steps:+ in # steps}, each of which takes the host {host:µs} and starts {device:µs} of work on the device "
+        "{count:,} launches{steps:2+ in # steps}, each of which takes the host {host:µs} and starts {device:µs} of work on the device "
         "(medians)",
         "Launching many kernels at once")
     BETWEEN_GRAPHS = FindingWords("Outside its graphs the host launches small kernels more slowly than the device runs them",
         "Capture them in a graph, fuse them, prepare the next step while a graph runs, or use larger batches",
-        "{count:,} launches{steps:+ in # steps}, each of which takes the host {host:µs} and starts {device:µs} of work on the device "
+        "{count:,} launches{steps:2+ in # steps}, each of which takes the host {host:µs} and starts {device:µs} of work on the device "
         "(medians); graphs launch {pct:.0f} % of all activities", "Fewer launches outside the graphs")
     HOST_WAITS = FindingWords("The host stops to wait for the device", "{advice}{command:+. # names the Python functions}",
         "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}\ntrace-replay GRAPHS --scale '^({calls})$=0' leaves these calls out",
@@ -78,7 +78,7 @@ class Found(Enum):
     PAUSES = FindingWords("{title}", "{advice}", remedy="The usual time for these calls")
     NO_TENSOR_CORES = FindingWords("Matrix products in fp32 do not use the tensor cores",
         "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast){attention:+; only bf16 speeds up attention}",
-        "{count:kernel|kernels}{steps:+ in # steps}: {time}", "The tensor cores (TF32 or bf16)")
+        "{count:kernel|kernels}{steps:2+ in # steps}: {time}", "The tensor cores (TF32 or bf16)")
     LOW_USE = FindingWords("Some shapes of {products} use little of the device", "{advice}", remedy="Shapes that fit the device")
     EXPOSED = FindingWords("Communication of {group} is not hidden behind computation", "{advice}", remedy="Hiding that communication")
     STRAGGLER = FindingWords("The other ranks wait for rank {rank}, whose own work takes longer", "{advice}",
@@ -158,7 +158,7 @@ class Said(Enum):
     FIT_ATTENTION = ("Compare the kernels that torch.nn.attention.sdpa_kernel chooses from, use fp16 or bf16, heads of 64 or 128, or a "
         "larger batch")
     SHAPE = "{op}{tensors} with {bits}-bit numbers at {pct:.0f} % of the peak, {time}"
-    LAYOUTS = "{count:kernel|kernels}{steps:+ in # steps} change the layout of tensors, {time}: channels_last needs none"
+    LAYOUTS = "{count:kernel|kernels}{steps:2+ in # steps} change the layout of tensors, {time}: channels_last needs none"
     BEST_SHAPE = "the best shape reaches {pct:.0f} %"
     UNNAMED_GROUP = "unnamed group"
     TRANSFERS = "{count:transfer|transfers}{each:+ on each rank} of {time:µs} (median)"
@@ -220,11 +220,13 @@ class Sentence(NamedTuple):
 
 
 class _Formatter(Formatter):
-    """Knows lists, FORMATS, "copy|copies" for a number, "?is|are" for the word, "+ in #" for a text or no text."""
+    """Knows lists, FORMATS, "copy|copies" for a number, "?is|are" for the word, "+ in #" for any, "2+" for two."""
 
     def format_field(self, value: Any, spec: str) -> str:
         if spec in FORMATS:
             return FORMATS[spec](value)
+        if spec.startswith("2+"):
+            return spec[2:].replace("#", str(value)) if value >= 2 else ""
         if spec.startswith("+"):
             return "" if value is None or value == "" else spec[1:].replace("#", str(value))
         if "|" in spec:

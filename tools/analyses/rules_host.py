@@ -81,10 +81,7 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     at_once = np.bincount(work.source[launched], minlength=length)
     pct = 100 * at_once[at_once > FEW_AT_ONCE].sum() / max(at_once.sum(), 1)
     values = {"count": int(is_small.sum()), "host": host_us, "device": device_us, "pct": pct}
-    values |= {
-        "steps": gain.steps if gain.steps > 1 else None,
-        "graph": Said.CUDA_GRAPH if job.is_on_gpu else Said.DEVICE_GRAPH,
-    }
+    values |= {"steps": gain.steps, "graph": Said.CUDA_GRAPH if job.is_on_gpu else Said.DEVICE_GRAPH}
     yield Finding(
         Found.BETWEEN_GRAPHS if pct > 50 else Found.SMALL_KERNELS, gain, "launch_statistics_short_kernels", values
     )

@@ -55,7 +55,7 @@ def waits_of(work: Workload) -> tuple[Rows, Int64, Ns, Bool]:
     """
     named = [graph.name.where(lambda name: OTHER_PROCESSES.match(name) is not None) for graph in work.graphs]
     row = np.flatnonzero(np.concatenate(named) & work.is_timed)
-    op = np.concatenate([graph.integers("op_id") for graph in work.graphs])
+    op = _ops_of(work)
     # of the slices of a call the longest one
     row = row[np.lexsort((-work.duration_ns[row], op[row], work.lane[row]))]
     row = row[is_group_start(work.lane[row], op[row])]
@@ -69,6 +69,12 @@ def waits_of(work: Workload) -> tuple[Rows, Int64, Ns, Bool]:
     waited = np.where(time > FEW * taken, time - taken, 0)
     total, busy = np.bincount(lane, waited, len(work.lanes)), np.bincount(work.lane, work.duration_ns, len(work.lanes))
     return row, begin[thread], taken, (waited > 0) & (total > WAITED_SHARE * busy)[lane]
+
+
+def _ops_of(work: Workload) -> Int64:
+    """Returns the number of each node's op in its rank; without a host trace each node has its own."""
+    op = np.concatenate([graph.integers("op_id") for graph in work.graphs])
+    return np.where(op == ABSENT, -1 - np.arange(len(op)), op)
 
 
 def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
@@ -117,7 +123,7 @@ def _with_loader_threads(job: Workload, changed: Workload) -> Workload:
 
 def _in_one_piece(job: Workload, changed: Workload) -> Iterator[Workload]:
     """Yields both with each loader's call waiting in its longest slice alone, as others wait for its process, too."""
-    key = np.concatenate([graph.integers("op_id") for graph in job.graphs]) * len(job.lanes) + job.lane
+    key = _ops_of(job) * len(job.lanes) + job.lane
     calls = waits_of(job)[0]
     calls = calls[np.argsort(key[calls])]
     slices = np.flatnonzero(np.isin(key, key[calls]) & (job.node_class == NodeClass.HOST))
