@@ -24,7 +24,7 @@ demo: $(VENV)/.report ## from the traces of a small job to its graphs, a what-if
 	@mkdir -p $(OUT)
 	$(BIN)/trace-build $(TRACES) -o $(OUT)/graphs
 	$(BIN)/trace-replay $(OUT)/graphs
-	$(BIN)/trace-replay $(OUT)/graphs --scale class:computation=0.5 | tail -n 2
+	$(BIN)/trace-replay $(OUT)/graphs --scale class:computation=0.5 | head -n 2
 	$(BIN)/trace-view $(OUT)/graphs/graph.0.et -o $(OUT)/graph.svg --time 950:2300
 	@echo 'The picture shows two all-reduces: kernels run next to the first, and wait for the second.'
 	@rm -f $(PAGE)

@@ -192,33 +192,14 @@ def _lane_labels(work: Workload) -> list[str]:
 
 
 def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()) -> str:
-    """Returns the summary as aligned text, for a changed run with the answer in a sentence at the end."""
-    work, starts, makespan = replay.work, summary.start_error_us, replay.range
-    classes = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
-    reasons = {bit.label: int((work.kind & bit != 0).sum()) for bit in DependencyKind}
-    reasons["of unknown kind"] = int((work.kind == 0).sum())
-    error = "" if summary.error_pct is None else f"  {signed_pct(summary.error_pct)}"
-    error += " (fitted to it)" if error and work.unprofiled and not scale else ""
-    lines = [
-        f"nodes          {len(work):>14,}  {_counts({kind.label: classes[kind] for kind in NodeClass})}",
-        f"dependencies   {len(work.source):>14,}  {_counts(reasons)}",
-    ]
-    whole = summary.without_profiler
-    us = (whole.measured_us, whole.changed_us) if whole and scale else (summary.measured_us, summary.makespan_us)
-    # a scaled job was never measured: a change of it is compared with the replay without changes
-    if replay.measured_ns > 0 or not work.is_of_scaled_job:
-        label = "unchanged" if work.is_of_scaled_job or (scale and work.differs) else work.origin
-        run = f"  {whole.steps} step{'s' * (whole.steps > 1)}, unprofiled" if whole else ""
-        lines.append(f"{label:<15}{us[0]:>14,.1f} µs{run}")
-    lines.append(f"replayed       {us[1]:>14,.1f} µs{error}")
+    """Returns the summary as aligned text: of a changed run the answer in sentences, and below it what it rests on."""
+    work, starts = replay.work, summary.start_error_us
+    lines = [answer(replay, scale), ""] if scale else _compared(replay, summary)
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
     texts = {"differs": summary.differs, "absent": summary.absent, "lost": losses_in_words(work)}
     texts["rounded"] = rounding(np.concatenate([graph.duration_ns for graph in work.graphs])[work.is_activity])
     lines += [f"{label:<15}{text}" for label, text in texts.items() if text]
-    if makespan is not None and not makespan.is_clear:
-        low, high = (whole.low_us, whole.high_us) if whole else (makespan.low_ns / 1000, makespan.high_ns / 1000)
-        lines.append(f"range          {low:>14,.1f} µs  to {high:,.1f} µs")
     if late := work.late_rank(replay.makespan_ns):
         lines.append(f"start offset   {late[1] / 1000:>14,.1f} µs  of rank {late[0]}; {WHY}")
     if starts and not scale and not work.is_of_scaled_job:
@@ -230,11 +211,29 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         rest = 100 - summary.explained_pct
         why = f"; {rest:.2f} % has no recorded reason" if rest >= 0.005 else " (no unexplained delay)"
         explained = f"{summary.explained_pct:>14,.2f} %  of the critical path{why}"
-    of_host = "" if work.is_activity.any() else "  host is ops and the Python between them"
-    lines += [f"explained      {explained}", *_busy(replay, summary), f"critical path{of_host}"]
+    of_host = "" if work.is_activity.any() else "host is ops and the Python between them"
+    head = f"critical path  {'of a step; ' * bool(summary.without_profiler)}{of_host}".rstrip("; ")
+    lines += [f"explained      {explained}", *([] if scale else _busy(replay, summary)), head]
     path_us = {SAID.get(kind, kind): time_us for kind, time_us in summary.critical_path_us.items()}
-    lines += [*_shares(path_us, summary.makespan_us), *_crossings(replay)]
-    return "\n".join([*lines, *([answer(replay, scale)] if scale else [])])
+    return "\n".join([*lines, *_shares(path_us, summary), *_crossings(replay)])
+
+
+def _compared(replay: Replay, summary: ReplaySummary) -> list[str]:
+    """Returns lines on what was replayed without changes, and how long that takes beside the measured run."""
+    work, whole = replay.work, summary.without_profiler
+    classes = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
+    reasons = {bit.label: int((work.kind & bit != 0).sum()) for bit in DependencyKind}
+    reasons["of unknown kind"] = int((work.kind == 0).sum())
+    lines = [
+        f"nodes          {len(work):>14,}  {_counts({kind.label: classes[kind] for kind in NodeClass})}",
+        f"dependencies   {len(work.source):>14,}  {_counts(reasons)}",
+    ]
+    steps, of_step = (whole.steps, "  a step, unprofiled") if whole else (1, "")
+    if not work.is_of_scaled_job:
+        lines.append(f"{work.origin:<15}{summary.measured_us / steps:>14,.1f} µs{of_step}")
+    error = "" if summary.error_pct is None else f"  {signed_pct(summary.error_pct)}"
+    error += " (fitted to it)" if error and work.unprofiled else ""
+    return [*lines, f"replayed       {summary.makespan_us / steps:>14,.1f} µs{error}"]
 
 
 def _crossings(replay: Replay) -> list[str]:
@@ -263,13 +262,15 @@ def _busy(replay: Replay, summary: ReplaySummary) -> list[str]:
         order = np.argsort(-total, kind="stable").tolist()
         busy = {labels[number]: float(total[number]) for number in order if total[number] > 0}
     hidden = [f"  and {len(busy) - STREAMS_SHOWN} more {unit}"] if len(busy) > STREAMS_SHOWN else []
-    return [head, *_shares(dict([*busy.items()][:STREAMS_SHOWN]), summary.makespan_us), *hidden]
+    return [head, *_shares(dict([*busy.items()][:STREAMS_SHOWN]), summary), *hidden]
 
 
-def _shares(times_us: Mapping[str, float], whole_us: float) -> list[str]:
-    width = max([LABEL, *(len(label) + 1 for label in times_us)])
-    whole = whole_us or 1
-    return [f"  {label:<{width}}{us:>13,.1f} µs  {100 * us / whole:5.1f} %" for label, us in times_us.items()]
+def _shares(times_us: Mapping[str, float], summary: ReplaySummary) -> list[str]:
+    """Returns a line for each time, of a step if the run is known without a profiler."""
+    width, whole = max([LABEL, *(len(label) + 1 for label in times_us)]), summary.makespan_us or 1
+    run = summary.without_profiler
+    of_step = (run.changed_us / whole if summary.matched else 1) / run.steps if run else 1
+    return [f"  {label:<{width}}{us * of_step:>13,.1f} µs  {100 * us / whole:5.1f} %" for label, us in times_us.items()]
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -351,15 +351,11 @@ def test_text_and_figures_give_the_range_beside_the_answer() -> None:
     replayed = replay(two_streams(BY_ORDER), scale)
     summary = summarise(replayed)
     lines = describe(replayed, summary, scale).splitlines()
-    assert [lines[3], lines[5]] == [
-        "replayed                110.0 µs  +37.50 %",
-        "range                    90.0 µs  to 110.0 µs",
-    ]
     said = [
         "If all memory copies took twice as long, the run would take 110.0 µs instead of 80.0 µs, +38 % (+12 to +38 %).",
         "1 wait is known only from the order of calls and delayed nothing when measured.",
     ]
-    assert lines[-2:] == answer(replayed, scale).splitlines() == said
+    assert lines[:2] == answer(replayed, scale).splitlines() == said
     assert (summary.makespan_us, summary.makespan_low_us, summary.makespan_high_us) == (110, 90, 110)
 
 
@@ -367,7 +363,7 @@ def test_a_range_within_one_percent_is_one_figure_and_the_run_as_measured_has_no
     for scale in ([parse_scale("class:memory=0")], []):
         replayed = replay(two_streams(BY_ORDER), scale)
         text = describe(replayed, summarise(replayed), scale)
-        assert "range" not in text and "order of calls" not in text
+        assert " to " not in text and "order of calls" not in text
     assert replayed.range is None
     assert MakespanRange(99, 100, 1, "order").is_clear
     assert not MakespanRange(98, 100, 1, "order").is_clear

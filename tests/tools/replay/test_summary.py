@@ -41,9 +41,7 @@ def test_a_scaled_job_was_never_measured_so_a_change_is_compared_with_its_replay
         return describe(result, summarise(result), [parse_scale(spec) for spec in specs]).splitlines()
 
     assert not any(line.startswith(("measured", "start error")) for line in replayed())
-    changed = replayed("gemm=0.5")
-    assert changed[2:4] == ["unchanged                50.0 µs", "replayed                 30.0 µs  -40.00 %"]
-    assert "30.0 µs instead of 50.0 µs, −40 %" in changed[-2]
+    assert "30.0 µs instead of 50.0 µs, −40 %" in replayed("gemm=0.5")[0]
 
 
 def test_edited_graphs_have_no_run_without_a_profiler_and_changes_are_compared_with_their_own_replay() -> None:
@@ -59,10 +57,7 @@ def test_edited_graphs_have_no_run_without_a_profiler_and_changes_are_compared_w
     lines = replayed(90_000)
     assert lines[2:4] == ["measured                100.0 µs", "replayed                150.0 µs  +50.00 %"]
     assert lines[4].startswith("differs        100.0 µs were measured, but by its durations and dependencies")
-    assert replayed(90_000, "gemm=0.5")[2:4] == [
-        "unchanged               150.0 µs",
-        "replayed                105.0 µs  -30.00 %",
-    ]
+    assert "105.0 µs instead of 150.0 µs, −30 %" in replayed(90_000, "gemm=0.5")[0]
 
 
 def test_the_critical_path_is_told_by_kind() -> None:
@@ -271,7 +266,7 @@ def test_start_offsets_of_less_than_a_hundredth_of_the_run_are_not_worth_a_line(
     replayed, unchanged = replay_ranks(ranks, scale), replay_ranks(ranks)
     assert replayed.start_offset is None
     said = describe(replayed, summarise(replayed), scale)
-    assert "start offset" not in said and said.endswith(f"\n{answer(replayed, scale)}")
+    assert "start offset" not in said and said.startswith(f"{answer(replayed, scale)}\n\n")
     assert "If" not in describe(unchanged, summarise(unchanged))
 
 
