@@ -61,14 +61,14 @@ def _json(what: str) -> Option:
     return Option("--json", f"print {what} as one JSON object on stdout")
 
 
-def _changes(calls: str, what: str, calls_of_peak: str = "") -> tuple[Option, Option]:
-    """Returns --scale and --peak."""
-    return (
-        Option("--scale", f"{what} with these times changed; repeatable", kind.SCALES, "SPEC", calls, "changes"),
-        Option("--peak", "a peak of the devices, if their names do not tell it or they run slower: TFLOP/s of "
-               f"{', '.join(Peak._fields[:-1])}, or GB/s of {Peak._fields[-1]}; repeatable", kind.PEAKS, "NAME=N",
-               calls_of_peak, "peaks"),
-    )
+def _scale(what: str, calls: str = "") -> Option:
+    return Option("--scale", f"{what} with these times changed; repeatable", kind.SCALES, "SPEC", calls, "changes")
+
+
+def _peak(calls: str = "AnalysisOptions") -> Option:
+    peaks = f"TFLOP/s of {', '.join(Peak._fields[:-1])}, or GB/s of {Peak._fields[-1]}"
+    return Option("--peak", "a peak of the devices, if their names do not tell it or they run slower: "
+                  f"{peaks}; repeatable", kind.PEAKS, "NAME=N", calls, "peaks")
 
 
 AS_RECORDED = Option("--as-recorded", "take the recorded run, even where the unprofiled one is known",
@@ -128,7 +128,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--without-profiler", "take the unprofiled run, where it is known (graphs for "
                    f"{ASTRA_SIM} and {GOAL}, and changed ones, are of that run anyway)"),
             AS_RECORDED,
-            *_changes("", "build graphs of a run", "AnalysisOptions"),
+            _scale("build graphs of a run"), _peak(),
         ), SCALE_RULE, calls="build"),
         Group(f"for --target {ASTRA_SIM}", (
             Option("--bandwidth", "of a link, in 2**30 bytes per second (fitted)", kind.POSITIVE, "GIB/S",
@@ -165,7 +165,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--allow-mismatch", "replay graphs together that do not seem to be of one job", calls="replay"),
         )),
         Group("what is replayed", (
-            *_changes("replay what_if", "predict a run"),
+            _scale("predict a run", "replay what_if"), _peak(""),
             AS_RECORDED,
             Option("--simulator", "predict when each rank finishes in this simulator, from graphs that were made for "
                    "it and the configuration next to them", kind.TEXT, choices=[ASTRA_SIM]),
@@ -204,7 +204,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--top", "how many kernels of each class to name, and how many patterns --perfetto marks (default "
                    "%(default)s)", kind.ROWS, "N", default=10),
         ), "durations in µs", calls="AnalysisOptions"),
-        Group("what if", (*_changes("report", "predict a run", "AnalysisOptions"), AS_RECORDED), SCALE_RULE),
+        Group("which run it is about", (AS_RECORDED, _peak())),
         Group("output", (
             Option("--csv", "write a CSV file for each table", kind.PATH, "DIR"),
             _json("all tables"),
@@ -257,7 +257,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
                    default=()),
             Option("--bandwidth", "of the network of groups that grow, in 2**30 bytes per second (default: fitted)",
                    kind.POSITIVE, "GIB/S", name="bandwidth_gib_s"),
-            Option("--latency", "of a round there, in which each rank of a ring sends to the next (default: fitted)",
+            Option("--latency", "of a link there (default: fitted)",
                    kind.POSITIVE, "NS", name="latency_ns"),
         ), calls="scale"),
         Group("output", (

@@ -41,8 +41,12 @@ class Measured(NamedTuple):
     ns: Int64
 
 
+LINKS = 2
+"""How many links a step of a ring takes: into the switch and out of it, as in ASTRA-sim."""
+
+
 class Line(NamedTuple):
-    """The ns of a step, and of a byte."""
+    """The ns of a step, which goes over LINKS links, and of a byte."""
 
     step_ns: float
     byte_ns: float
@@ -175,7 +179,7 @@ class Grown(msgspec.Struct, frozen=True):
     scaled_members: int
     times_of_latency: float
     times: float = 1.0
-    step_ns: float = 0.0
+    latency_ns: float = 0.0
     gib_s: float | None = None
     fitted_to: str = ""
     transfers: int = 0
@@ -227,5 +231,5 @@ def longer(
         added[measured.matched[rows]] = whole_ns(scaled - ns, f"{figures[1]} among {members} members")
         gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
         times = round(float(scaled.sum() / max(int(ns.sum()), 1)), 2)
-        grown.append(Grown(*figures, times, round(fit.line.step_ns, 1), gib_s, *fit[1:]))
+        grown.append(Grown(*figures, times, round(fit.line.step_ns / LINKS, 1), gib_s, *fit[1:]))
     return added, grown

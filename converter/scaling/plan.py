@@ -15,7 +15,7 @@ from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import MEASURED_BESIDE, RANKS_OF_GROUP, STEPS, Column, ExecutionGraph, NodeType
 from ..ranks import GIB, Transfer, match, ranks_text, renumbered_ends
 from .facts import Assumed, RankFacts, completed
-from .lengths import Fits, Grown, longer, measured_collectives, sizes
+from .lengths import LINKS, Fits, Grown, longer, measured_collectives, sizes
 from .roles import GroupUse, NamedGroup, group_uses, separated, with_roles
 
 GONE = -1
@@ -91,7 +91,7 @@ def all_groups(numbering: GroupNumbering, rank_copies: RankCopies) -> Iterator[t
 
 class Growth(NamedTuple):
     """The copies of a job without the ranks `removed`; `groups` are the data-parallel ones, recognised if empty. A
-    given bandwidth (2**30 bytes/s) and latency (ns per step) replace fitted ones.
+    given bandwidth (2**30 bytes/s) and latency (ns) of a link replace fitted ones.
     """
 
     copies: int = 1
@@ -143,7 +143,8 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
     new_members = [len(rank_copies.members(use.members, bool(use.joined), 0)) for use in uses]
     measured = measured_collectives(facts, calls, uses)
     byte_ns = None if growth.bandwidth_gib_s is None else 1e9 / GIB / growth.bandwidth_gib_s
-    fits = Fits(measured, growth.latency_ns, byte_ns)
+    step_ns = None if growth.latency_ns is None else LINKS * growth.latency_ns
+    fits = Fits(measured, step_ns, byte_ns)
     longer_ns, grown = longer(measured, int(calls.matched.max(initial=-1)) + 1, uses, new_members, fits)
     ranks, undivided = dict[int, RankPlan](), 0
     # messages, whose group is -1, stay as they are

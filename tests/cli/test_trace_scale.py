@@ -89,7 +89,7 @@ def test_graphs_for_the_simulator_come_with_its_configuration(built: Built, tmp_
     assert groups in refused.err
     ended = run_scale(source, out, "--data-parallel", 4, "--data-parallel-group", "default_pg", "--latency", 5000)
     assert ended.code == 0 and f"--workload-configuration={out}/graph" in ended.err
-    assert "2500 ns a link; the latency as given, the bandwidth fitted to" in ended.err
+    assert "5000 ns a link; the latency as given, the bandwidth fitted to" in ended.err
     network = (out / "astra-sim" / "network.yml").read_text()
     assert "npus_count: [ 8 ]" in network
     assert "latency: [ 2500.0 ]" in network
@@ -116,7 +116,7 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(built: Built, tmp_pa
         "scaled_members": 8,
         "times_of_latency": 7.0,
         "times": pytest.approx(2, abs=0.2),
-        "step_ns": pytest.approx(6000, rel=1e-3),
+        "latency_ns": pytest.approx(3000, rel=1e-3),
         "gib_s": pytest.approx(74.5, rel=1e-3),
         "fitted_to": "collectives of this type in this group",
         "transfers": 4,

@@ -10,7 +10,7 @@ from typing import Any
 from ...schema.errors import nearest
 from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
-from .critical_path import critical_path, path_frame, path_rows, step_breakdown, what_if
+from .critical_path import critical_path, path_frame, path_rows, step_breakdown
 from .device_time import (
     communication_computation_overlap, frequent_kernel_patterns, idle_time_breakdown, kernel_breakdown,
     kernel_duration_distribution, launch_statistics, temporal_breakdown,

@@ -9,10 +9,10 @@ from ...schema.columns import ABSENT, Categorical, Floats, Frame, Int64, Interva
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from .. import replay as replays
-from ..replay import KINDS, NodeClass, Pieces, Recording, Replay, Scale
+from ..replay import KINDS, NodeClass, Pieces, Replay
 from ..terminal import list_names
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace, Steps, per_rank
-from .table import Cells, Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, us
+from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, us
 
 NO_GRAPH = "there is no execution graph to replay"
 NO_TIME = "nothing in the replayed run takes time"
@@ -22,7 +22,6 @@ NO_STEPS = "no activity ran in a step"
 WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
 OF_DEVICE = (*(node_class.label for node_class in WORK), "stream order", "event wait", "launched graph", "collective")
 """The kinds of time on the critical path for which the device is the limit: its work, and its waits for other work."""
-WHAT_IF, CHANGED_RUN = "what_if", "What a changed run would take"
 OUTLIERS_NAMED = 6
 FAR, LEAST = 5.0, 0.05
 """Outliers are more than FAR median absolute deviations, and more than LEAST of the median, away from the median."""
@@ -147,43 +146,6 @@ def reliability(replay: Replay) -> str:
     isolated = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""
     joint = f"{len(graphs)} ranks, which wait for each other" if len(graphs) > 1 else ""
     return "; ".join(filter(None, [isolated or joint, replays.trust(replay)]))
-
-
-def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording: Recording | None = None) -> Table:
-    """Returns the makespan with each change alone and with all of them, without a profiler if it is known."""
-    if not graphs:
-        return Table(WHAT_IF, CHANGED_RUN, [], "no graph was made, so nothing can be replayed")
-    changes: dict[str, Sequence[Scale]] = {scale.spec: [scale] for scale in scales}
-    if len(changes) > 1:
-        changes["all of these"] = scales
-    matches = [replays.matched(graphs, *change) for change in changes.values()]
-    recorded = replays.gather_job(graphs)
-    job = recording.without_profiler(recorded) if recording else recorded
-    note, outcomes = reliability(replays.replay_job(recorded)), []
-    if unprofiled := job.unprofiled:
-        steps = f"{unprofiled.steps} unprofiled step{'s' * (unprofiled.steps > 1)}"
-        note = "; ".join(filter(None, [steps, unprofiled.mismatch, f"of the recorded run {note}"]))
-    for change in changes.values():  # a replay takes much memory, so that none is kept
-        outcome = replays.replay_job(job, change)
-        outcomes.append((outcome.makespan_ns, outcome.range, outcome.start_offset))
-    before = np.full(len(outcomes), replays.makespan_ns(job))
-    after = ints(makespan for makespan, *_ in outcomes)
-    columns: dict[str, Cells] = {
-        "change": [*changes], "nodes": ints(match.nodes for match in matches),
-        "matched": Quantity("µs", np.array([match.time_us for match in matches])), "before": us(before),
-        "after": us(after), "saved": us(before - after), "saved_pct": pct(before - after, np.maximum(before, 1)),
-    }  # fmt: skip
-    known = [makespan for _, makespan, _ in outcomes if makespan is not None]
-    if any(not makespan.is_clear for makespan in known):
-        columns["after_low"] = us([makespan.low_ns for makespan in known])
-        columns["after_high"] = us([makespan.high_ns for makespan in known])
-        note = f"{note}. Answers are ranges: {known[0].reason}"
-    if offset := next((offset for *_, offset in outcomes if offset), None):
-        # of ranks that begin all at once; with start offsets where these are small
-        without = [offset.makespan_without_ns if offset else makespan for makespan, _, offset in outcomes]
-        columns["without_start_offsets"] = us(without)
-        note = f"{note}. In every answer {offset.text}"
-    return tabulate(WHAT_IF, CHANGED_RUN, columns, note)
 
 
 @per_rank

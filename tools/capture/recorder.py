@@ -27,7 +27,7 @@ def capture(
     stacks: bool = False,
     modules: bool = False,
     memory: bool = False,
-    together: bool = False,
+    together: bool | None = None,
     ranks: Collection[int] | None = None,
     name: str = BY_RANK,
 ) -> "Recorder":
@@ -56,8 +56,8 @@ def capture(
         stacks: Whether to record Python's calls, in the detail trace, as the next two are.
         modules: Whether to record the nn.Module of each op; this includes `stacks`.
         memory: Whether to record allocations; the detail trace lacks ops of other Python threads then.
-        together: Whether all is recorded in the same `active` steps, in two traces. This makes each op many times
-            slower, but takes fewer steps: for what runs only once.
+        together: Whether all is recorded in the same `active` steps, in two traces; by default where PyTorch finds a
+            GPU. This makes each op many times slower, but takes fewer steps.
         ranks: The ranks that record; by default all do.
         name: How files are named, with {trace} (host, device or detail) and {rank}.
 
@@ -72,11 +72,12 @@ def capture(
     """
     steps = {"wait": wait, "warmup": warmup, "active": active}
     wait, warmup, active = (whole_number(count, f"capture({name}=…)") for name, count in steps.items())
-    flags("capture", stacks=stacks, modules=modules, memory=memory, together=together)
+    flags("capture", stacks=stacks, modules=modules, memory=memory, together=together is None or together)
     if min(wait, warmup) < 0 or active < 1:
         wanted = "wait and warmup are 0 steps or more, active is 1 or more"
         raise ValueError(f"wait {wait}, warmup {warmup}, active {active}: {wanted}")
     torch = windows.import_torch()
+    together = torch.cuda.is_available() if together is None else together
     details = {"with_stack": stacks or modules, "with_modules": modules, "profile_memory": memory}
     profiler = windows.device_profiler(record_shapes=together, **(details if together else {}))
     detail = windows.device_profiler(**details) if any(details.values()) and not together else None

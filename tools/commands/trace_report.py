@@ -20,7 +20,7 @@ from ..terminal import print_text, summary_line
     "trace-report",
     "Says what limits a run over all its ranks, by how much, and what to do, with the tables behind the answer.\n"
     "Without an option for output it prints the verdict, the findings and one table.",
-    "traces -o report.html --scale 'class:computation=0.5'",
+    "traces -o report.html",
     Inputs(
         "TRACES",
         "device traces with their host traces, linked traces or graphs of a run, or folders with them",
@@ -66,12 +66,12 @@ def main(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
     """Raises WrongUsage for options that contradict each other."""
     diff, whole = options.diff, "--diff compares two runs as they were"
-    of_run = options.only or options.changes or options.perfetto or options.captures or options.as_recorded
+    of_run = options.only or options.perfetto or options.captures or options.as_recorded
     from_stdin = STANDARD_STREAM in map(str, [*options.inputs, *(diff or ())])
     refuse_contradictions(
         (options.all and options.only, "--all prints every table, --only some; give one of them"),
         (options.inputs and diff, "give the files of one run, or --diff with two runs"),
-        (diff and of_run, f"{whole}, without --only, --scale, --as-recorded, --perfetto and --capture-trace"),
+        (diff and of_run, f"{whole}, without --only, --as-recorded, --perfetto and --capture-trace"),
         (diff and analysis != AnalysisOptions(), f"{whole}; the options of the analyses change nothing in it"),
         (from_stdin, "traces are looked at before they are read; give files or a folder, not stdin"),
         (options.perfetto == STANDARD_STREAM, "--perfetto writes files, not stdout"),
@@ -86,6 +86,6 @@ def _request(options: argparse.Namespace, analysis: AnalysisOptions, window: Win
         with reading(path, InputKind.DEVICE):
             captures += read_captures(path)
     return reports.ReportRequest(
-        options.only, [replace(scale, peaks=analysis.peaks) for scale in options.changes], bool(options.output),
-        options.perfetto or "", replace(analysis, captures=captures), window, options.modules, options.as_recorded,
+        options.only, bool(options.output), options.perfetto or "", replace(analysis, captures=captures), window,
+        options.modules, options.as_recorded,
     )  # fmt: skip

@@ -191,11 +191,13 @@ def _length_text(same: Sequence[Grown]) -> str:
     what = f"{sum(line.collectives for line in same)} {first.collective} of {members}"
     if not first.fitted_to:
         return f"{what}: as before, as none was measured"
-    latency, bandwidths = _range([line.step_ns for line in same]), [line.gib_s for line in same if line.gib_s]
+    latency, bandwidths = _range([line.latency_ns for line in same]), [line.gib_s for line in same if line.gib_s]
     bandwidth = f"{_range(bandwidths)} GiB/s" if bandwidths else "any bandwidth"
     measured = f"{first.transfers} measured{' in each' if len(same) > 1 else ''}"
     error = max(line.fit_error_pct for line in same)
-    return f"{what}: {latency} ns a round, {bandwidth}; {first.fitted_to}, half of the {measured} within {error:g} %"
+    return (
+        f"{what}: {latency} ns a link, {bandwidth}; {first.fitted_to}, half of the {measured} within {error:g} %"
+    )
 
 
 def _range(values: Sequence[float]) -> str:
@@ -280,6 +282,5 @@ def _run_all(
 
 
 def simulation_of(growth: Growth) -> AstraSimOptions:
-    """Returns the link of the grown job's network in the simulator, where a round goes over two links."""
-    latency = None if growth.latency_ns is None else growth.latency_ns / 2
-    return AstraSimOptions(bandwidth_gib_s=growth.bandwidth_gib_s, latency_ns=latency)
+    """Returns the link of the grown job's network in the simulator."""
+    return AstraSimOptions(bandwidth_gib_s=growth.bandwidth_gib_s, latency_ns=growth.latency_ns)

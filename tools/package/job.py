@@ -133,16 +133,11 @@ class Job(SummaryRepr):
         return ranks_chart(run.work, run.start_ns, run.end_ns)
 
     def report(
-        self,
-        path: FilePath | None = None,
-        *,
-        only: str | Sequence[str] | None = None,
-        changes: Changes = (),
-        modules: bool = False,
+        self, path: FilePath | None = None, *, only: str | Sequence[str] | None = None, modules: bool = False
     ) -> Report:
         """Says what limits the job and what to do, from its traces or else its graphs; see `execgraph.report`."""
         inputs = self._traces or [self.folder]
-        return report(inputs, path, only=only, changes=changes, window=self._window, modules=modules)
+        return report(inputs, path, only=only, window=self._window, modules=modules)
 
     def scale(
         self,
@@ -165,7 +160,7 @@ class Job(SummaryRepr):
             groups: The data-parallel groups by their recorded name, description or ranks ("0,1"); by default those
                 described as such, or that reduce gradients.
             bandwidth_gib_s: The bandwidth of the grown groups' network in 2**30 bytes/s; fitted by default.
-            latency_ns: The latency of a step there; fitted by default.
+            latency_ns: The latency of a link there; fitted by default.
             jobs: How many processes work at a time; 1 is this one alone.
 
         Raises:

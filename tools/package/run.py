@@ -270,7 +270,6 @@ def report(
     path: FilePath | None = None,
     *,
     only: str | Sequence[str] | None = None,
-    changes: Changes = (),
     ranks: Sequence[int] | None = None,
     window: Window = EVERYTHING,
     allow_mismatch: bool = False,
@@ -291,7 +290,6 @@ def report(
         inputs: Folders or files with traces, linked traces or graphs of the run.
         path: The .html file to write the page to; without it none is drawn.
         only: The names of the analyses to make; by default all.
-        changes: What else to replay, for the table `what_if`; as of `what_if`.
         ranks: Only these ranks of those that are there.
         window: The part of each rank's traces to look at.
         allow_mismatch: Whether traces that do not seem to be of one job are those of one.
@@ -301,8 +299,8 @@ def report(
             kernels of launched graphs.
         perfetto: The file to write the device trace to with counters, the critical path and kernel patterns, for
             https://ui.perfetto.dev; several ranks give NAME.rankN.json.
-        as_recorded: Whether the verdict, findings and changes are about the run as it was recorded, even where it is
-            known how long it takes without a profiler.
+        as_recorded: Whether the verdict and findings are about the recorded run, even where it is known how long
+            it takes without a profiler.
 
     Returns:
         The verdict, the findings, and the tables by name.
@@ -310,22 +308,21 @@ def report(
     Raises:
         DataError: A file cannot be used, or no rank is there.
         ImportError: What draws the page is not installed.
-        ValueError: There is no analysis of a name in `only`, a change cannot be made, or `path` does not end in .html.
-        TypeError: `inputs` are not paths, or the changes or another argument are of the wrong kind.
+        ValueError: There is no analysis of a name in `only`, or `path` does not end in .html.
+        TypeError: `inputs` are not paths, or another argument is of the wrong kind.
     """
     _check_name(path, "report(inputs, path)")
     given_window(window, "report(window=…)")
     options_of_call = {"allow_mismatch": allow_mismatch, "modules": modules, "as_recorded": as_recorded}
     chosen = checked("report", ranks=ranks, **options_of_call)["ranks"]
     sources = reports.find_sources(given_paths(inputs, "report(inputs)"), chosen=chosen, allow_mismatch=allow_mismatch)
-    scales = replays.given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else None if only is None else [*texts(only, "report(only=…)")]
     of_graphs = given_paths(captures, "report(captures=…)")
     captured = [capture for trace in of_graphs for capture in read_captures(str(trace))]
     options = given(options or AnalysisOptions(), AnalysisOptions, "report(options=…)", "AnalysisOptions")
     options = dataclasses.replace(options, captures=[*options.captures, *captured])
     overlay = str(perfetto or "")
-    request = reports.ReportRequest(names, scales, path is not None, overlay, options, window, modules, as_recorded)
+    request = reports.ReportRequest(names, path is not None, overlay, options, window, modules, as_recorded)
     return _finished(reports.report_on(sources, request), path)
 
 

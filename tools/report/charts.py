@@ -101,14 +101,6 @@ def _efficiency(table: Table) -> list[Chart]:
     return [vl.chart(320, rows, vl.drawn(corners, roofs), ops)]
 
 
-def _what_if(table: Table) -> list[Chart]:
-    """Returns how much shorter the run is with each change, as recorded and without a profiler."""
-    rows = [{**row, "label": ", ".join(filter(None, (row["change"], row.get("run"))))} for row in table.rows()]
-    tooltip = vl.hover("label", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]")
-    x = vl.axis("saved_pct [%]", "shorter run", axis={"tickCount": 6})
-    return [vl.chart(26, rows, vl.marks(vl.BAR, tooltip, x=x, y=vl.names("label")), per="label")]
-
-
 def _trace_diff(table: Table) -> list[Chart]:
     """Returns the names of work whose time differs most between the two runs; the marks of steps are none."""
     work = [{**row, "part": row["category"]} for row in table.rows() if not row["name"].startswith(STEP_MARK)]
@@ -124,7 +116,6 @@ def _trace_diff(table: Table) -> list[Chart]:
 
 
 CHARTS: dict[str, Draw] = {
-    "what_if": _what_if,
     "trace_diff": _trace_diff,
     "temporal_breakdown": vl.bars_of_tracks("time [µs]", "time [µs]", "share [%]", parts={"compute": "computation",
         "non_compute": "other activities", "idle": "idle"}),
@@ -202,5 +193,8 @@ def limits(report: Report) -> list[Chart]:
 
 def gains(report: Report) -> list[Chart]:
     """Returns how much shorter the run is with each class of work twice as fast."""
-    classes = report.twice_as_fast
-    return _what_if(classes) if classes and len(classes) else []
+    if not (classes := report.twice_as_fast):
+        return []
+    tooltip = vl.hover("change", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]")
+    x = vl.axis("saved_pct [%]", "shorter run", axis={"tickCount": 6})
+    return [vl.chart(26, classes.rows(), vl.marks(vl.BAR, tooltip, x=x, y=vl.names("change")), per="change")]

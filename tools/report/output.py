@@ -5,7 +5,6 @@ import io
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from .report import FINDINGS, Report
 from .statements import PHASES, overlap
 
 OF_HOST = (
-    "host_phases", "host_time_per_op", "critical_path", "modules", "memory_timeline", "collectives_over_ranks", "trace_diff", "what_if",
+    "host_phases", "host_time_per_op", "critical_path", "modules", "memory_timeline", "collectives_over_ranks", "trace_diff",
 )  # fmt: skip
 """The analyses that can have rows for a run without a device."""
 NO_DEVICE = "no device activity was recorded"
@@ -65,9 +64,6 @@ def summary_text(report: Report) -> str:
     # where nothing has a gain, what limits the trust is all there is to say
     count = min(gains, FINDINGS_SHOWN) or len(report.findings)
     chosen = [_short_table(report)]
-    if answers := report.tables.get("what_if"):
-        # without what follows from the other columns, to be narrow
-        chosen.insert(0, replace(answers, columns=[column for column in answers.columns if column.name != "saved"]))
     if "trace_diff_runs" in report.tables:
         # without the marks of steps; without times, to be narrow
         diff = report.tables["trace_diff"]

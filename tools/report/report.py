@@ -14,14 +14,13 @@ import numpy as np
 from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import Floats, Int64, time_text
 from ...schema.errors import DataError, Remedy, Spelled
-from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from ...schema.reasons import Counts
 from .. import analyses
 from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
 from ..job import RankComms, compare_ranks, issued_by, ranks_in_words, summarise_rank, why_no_job
 from ..options import path_of_rank
-from ..replay import Recording, Replay, Scale, recording
+from ..replay import Recording, Replay
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
 from ..view import DataFlow
@@ -188,14 +187,13 @@ class Report:
 
 
 class ReportRequest(NamedTuple):
-    """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws.
+    """What to make of a run: the analyses named in `only`, or all; what a page draws.
 
     `perfetto` names a file for the device trace with what the analyses add to it. With `modules` Python's calls are
     read, too. The run is the one without a profiler where that is known, unless it is taken `as_recorded`.
     """
 
     only: Sequence[str] | None = None
-    scales: Sequence[Scale] = ()
     page: bool = True
     perfetto: str = ""
     options: AnalysisOptions = DEFAULT
@@ -212,7 +210,7 @@ class ReportRequest(NamedTuple):
     def to_read(self) -> ReadOptions:
         """Returns what to read of each rank: graphs and allocations, which take longest, only if they are needed."""
         only, everything = {*(self.only or ())}, self.only is None or bool(self.perfetto)
-        graph = everything or self.page or bool(self.scales or OF_GRAPHS & only)
+        graph = everything or self.page or bool(OF_GRAPHS & only)
         return ReadOptions(graph, self.window, everything or "memory_timeline" in only, self.modules)
 
 
@@ -246,10 +244,6 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         _judge(report, collector.job_facts, disagreements, as_recorded=request.as_recorded)
         collector.job_facts.clear()
     report.notes += [*why_no_job(collector.comms), *(f"ranks disagree: {line}" for line in disagreements)]
-    if request.scales:
-        is_asked = bool(collector.graphs) and not (request.judged or request.as_recorded)
-        recording_of_run = recording(collector.graphs) if is_asked else report.recording
-        report.tables["what_if"] = analyses.what_if(collector.graphs, request.scales, recording_of_run)
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report
@@ -322,7 +316,6 @@ class _RankCollector:
     def __init__(self, request: ReportRequest, ranks: int) -> None:
         self.request, self.ranks = request, ranks
         self.drawn = min(ranks, RANKS_DRAWN) if request.page and ranks <= MANY else 0
-        self.graphs: list[ExecutionGraph] = []
         self.replays: dict[int, Replay] = {}
         self.ops: dict[int, Slices] = {}
         self.data_flow: DataFlow | None = None
@@ -342,8 +335,6 @@ class _RankCollector:
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if lacks_sync_records(rank.linked):
                 self.without_sync_records.append(rank.rank)
-            if rank.graph is not None and len(rank.graph) and self.request.scales:
-                self.graphs.append(rank.graph)
             if self.request.judged:
                 self.job_facts.append(analyses.facts_of(rank))
             if self.request.perfetto:

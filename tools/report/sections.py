@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-OF_NO_RECORDING = {"what_if", "trace_diff", "memory_timeline", "cupti_counters"}
+OF_NO_RECORDING = {"trace_diff", "memory_timeline", "cupti_counters"}
 """The sections that say themselves which run they are of, or whose figures are no times."""
 LARGEST = {
     "critical_path_by_rank": "on_path", "critical_path_between_ranks": "time", "critical_path_nodes": "time",
@@ -34,9 +34,6 @@ class Section(NamedTuple):
 
 SECTIONS = {
     "Overview": (
-        Section("what_if", "What if", "The run replayed with changed durations: what it would take in all, as work "
-                "that ran beside the change then limits it. Nodes says to how many a change applies, matched how long "
-                "these took in the recorded run."),
         Section("trace_diff", "Difference", "Run B less run A: step and run first, then what they were spent on; then "
                 "by name and shape, by call path, which shows where a moved or fused kernel went, and by module.",
                 ("", "_runs", "_tree", "_modules")),

@@ -383,7 +383,7 @@ def test_whole_microseconds_of_long_collectives_are_those_of_their_nanoseconds()
 
 def test_a_given_network_stands_instead_of_the_measured_one() -> None:
     gib = 1 << 30
-    graphs = scaled(data_parallel(2), 2, bandwidth_gib_s=10 * 1e9 / gib, latency_ns=500.0)
+    graphs = scaled(data_parallel(2), 2, bandwidth_gib_s=10 * 1e9 / gib, latency_ns=250.0)
     assert lengths(graphs[0]) == pytest.approx([6 * 500 + 1.5 * size / 10 for size in (1_000_000, 4_000_000)], abs=1)
 
 

@@ -39,6 +39,16 @@ def test_ops_of_other_threads_are_in_both(torch, tmp_path, together):
     assert (in_host["aten::cumsum"], in_device["aten::cumsum"]) == (2, 2 if together else 3)
 
 
+def test_with_a_gpu_both_traces_are_of_the_same_steps(torch, tmp_path, monkeypatch):
+    for is_available, steps in ((True, {1}), (False, {1, 2})):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda found=is_available: found)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        folder = tmp_path / str(is_available)
+        train(torch, folder, steps=3, together=None, wait=1, warmup=0, active=1)
+        ops = {*host_ops(folder).values(), *(name for _, name in device_pairs(folder))}
+        assert {f"ProfilerStep#{step}" for step in steps} == {op for op in ops if op.startswith("ProfilerStep")}
+
+
 def test_what_another_thread_ends_right_after_the_last_step_is_whole(torch, tmp_path, monkeypatch):
     ends, threads = threading.Event(), []
     monkeypatch.setattr("execgraph.tools.capture.recorder.is_distributed", lambda _: True)

@@ -192,8 +192,8 @@ RANKS = [TRAINING / f"device_rank{rank}.json.gz" for rank in (0, 1)]
 
 
 def test_a_report_has_what_was_asked_for() -> None:
-    made = report(TRAINING, only=["critical_path"], changes={"class:host": 0.5}, ranks=[1])
-    assert made.tables["critical_path"].rows()[0]["rank"] == 1 and len(made.tables["what_if"]) == 1
+    made = report(TRAINING, only=["critical_path"], ranks=[1])
+    assert made.tables["critical_path"].rows()[0]["rank"] == 1
 
 
 @pytest.fixture(scope="module")

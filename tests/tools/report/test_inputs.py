@@ -147,8 +147,8 @@ def test_unusable_data_is_one_line_and_leaves_the_old_page(given, capfd, inputs,
     "arguments",
     [
         [], ["d", "--diff", "a", "b"], ["--diff", "a"], ["--diff", "a", "b", "--only", "counters"],
-        ["--diff", "a", "b", "--scale", "x=1"], ["d", "--only", "everything"], ["d", "--top", "0"], ["d", "--slow-call", "soon"],
-        ["d", "--kernel-wait", "-1"], ["--diff", "a", "b", "--top", "3"], ["d", "--scale", "gemm"], ["d", "--scale", "class:disk=1"],
+        ["d", "--only", "everything"], ["d", "--top", "0"], ["d", "--slow-call", "soon"],
+        ["d", "--kernel-wait", "-1"], ["--diff", "a", "b", "--top", "3"],
         ["d", "--json", "--output", "-"], ["d", "--perfetto", "-"], ["--diff", "a", "b", "--perfetto", "x.json"],
     ],
 )  # fmt: skip
