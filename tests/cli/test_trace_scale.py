@@ -92,7 +92,7 @@ def test_graphs_for_the_simulator_come_with_its_configuration(built: Built, tmp_
     assert "5000 ns a link; the latency as given, the bandwidth fitted to" in ended.err
     network = (out / "astra-sim" / "network.yml").read_text()
     assert "npus_count: [ 8 ]" in network
-    assert "latency: [ 2500.0 ]" in network
+    assert "latency: [ 5000.0 ]" in network
     assert {graph.texts("pg_name").table[0] for graph in read(out, 8)} == {""}
 
 
