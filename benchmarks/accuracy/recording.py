@@ -2,8 +2,8 @@
 
     python -m benchmarks.accuracy.recording
 
-The captures in tests/data/gpu know how long their steps take without a profiler: `capture` measures it. How long those
-of the other job take is in measured.json there.
+The captures in tests/data/gpu know how long their steps take without a profiler: `capture` measures it. How long
+steps of all jobs take, timed in one session, is in measured.json there.
 """
 
 import json
@@ -110,23 +110,17 @@ def _without(name: str, title: str, *, is_measured: bool) -> tuple[float, ...]:
 
 
 def _row(job: str, other: str, change: str, recorded_us: float, predicted_us: Sequence[float]) -> list[str]:
-    """Returns a row of what was predicted and measured; errors are in % of the step before the change, as recorded in %
-    of the recorded one.
+    """Returns a row of what was predicted and really measured, in % of the step before the change. Both steps of what
+    was measured are of one session, as the machine was faster or slower in others; the recording is of another one.
     """
-    recording = capture_of(job).recording
-    before_us = recording.step_without_profiler_us
-    true_us = json.loads((CAPTURES / "measured.json").read_text())[other]["median"]
-    likeliest, *limits = predicted_us
-    steps = (
-        _milliseconds([before_us]),
-        _milliseconds([likeliest]),
-        _milliseconds(limits) or "–",
-        _milliseconds([true_us]),
-    )
-    is_within = ("yes" if limits[0] <= true_us <= limits[1] else "no") if limits else "–"
-    left = likeliest / before_us, recorded_us / recording.step_us
-    errors = (f"{100 * (share - true_us / before_us):+.1f}" for share in left)
-    return [f"{job} → {other}", change, *steps, is_within, *errors]
+    recording, timed = capture_of(job).recording, json.loads((CAPTURES / "measured.json").read_text())
+    true_pct = 100 * (timed[other]["median"] / timed[job]["median"] - 1)
+    likeliest, *limits = (100 * (us / recording.step_without_profiler_us - 1) for us in predicted_us)
+    is_within = ("yes" if limits[0] <= true_pct <= limits[1] else "no") if limits else "–"
+    errors = likeliest - true_pct, 100 * (recorded_us / recording.step_us - 1) - true_pct
+    shown = [f"{likeliest:+.1f}", " to ".join(f"{limit:+.1f}" for limit in limits) or "–", f"{true_pct:+.1f}"]
+    before = _milliseconds([recording.step_without_profiler_us])
+    return [f"{job} → {other}", change, before, *shown, is_within, *(f"{error:+.1f}" for error in errors)]
 
 
 def _milliseconds(times_us: Sequence[float]) -> str:
@@ -135,7 +129,7 @@ def _milliseconds(times_us: Sequence[float]) -> str:
 
 def main() -> None:
     """Prints the tables."""
-    head = ["recorded → predicted", "change", "before, ms", "predicted, ms", "range, ms", "measured, ms", "in range"]
+    head = ["recorded → predicted", "change", "before, ms", "predicted, %", "range, %", "really, %", "in range"]
     errors = ["off by, points", "as recorded off by, points"]
     rows = [*(larger_batch(*pair) for pair in LARGER_BATCH), *(repaired(*of_job) for of_job in REPAIRED)]
     print("A step of another job\n", *markdown([*head, *errors], rows), sep="\n")

@@ -72,11 +72,13 @@ def played(*runs: TraceBuilder, modules: bool = False) -> Job:
     return job
 
 
-def built(*graphs: ExecutionGraph, tables: Mapping[str, Table] | None = None, **facts: Any) -> Job:
+def built(
+    *graphs: ExecutionGraph, tables: Mapping[str, Table] | None = None, as_recorded: bool = False, **facts: Any
+) -> Job:
     """The job of these graphs, of which nothing else is known but `facts` of all ranks."""
     ranks = [replace(facts_alone(graph, number), **facts) for number, graph in enumerate(graphs)]
     traces = [RankTrace(rank.rank, linked_of([]), rank.graph) for rank in ranks]
-    job = job_of(ranks, {**analyse(traces, ["critical_path"]), **(tables or {})})
+    job = job_of(ranks, {**analyse(traces, ["critical_path"]), **(tables or {})}, as_recorded=as_recorded)
     assert job is not None
     return job
 

@@ -8,7 +8,7 @@ import numpy as np
 from ...linker.contradictions import RECORD_DEVICE
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
-from ...schema.graph import DependencyKind
+from ...schema.graph import STEP_WITHOUT_PROFILER_NS, DependencyKind
 from ...schema.linked import kineto
 from ...schema.machine import HOST_TRACE_US
 from .. import replay as replays
@@ -64,9 +64,15 @@ GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.
 def find(job: Job) -> list[Finding]:
     """Returns what all rules find: the largest gain first, then slow calls, which may not recur, then the rest."""
     findings = [finding for rule in RULES for finding in rule(job)]
-    gains = [finding for finding in findings if finding.gain and finding.gain.is_worth_it and not job.lost_work]
+    is_known = not job.lost_work and not _is_another_run(job)
+    gains = [finding for finding in findings if finding.gain and finding.gain.is_worth_it and is_known]
     gains.sort(key=lambda finding: (finding.what is Found.PAUSES, -(finding.gain.us if finding.gain else 0.0)))
     return [*gains, *(finding for finding in findings if finding.gain is None)]
+
+
+def _is_another_run(job: Job) -> bool:
+    """Whether steps were timed without a profiler that the recorded ones do not explain."""
+    return job.recording is not None and job.recording.cause is Cause.NOT_THE_HOST
 
 
 def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
@@ -128,8 +134,6 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         slow = next((each for each in findings if each.gain and each.what is Found.PAUSES), None)
         if slow and slow.gain and slow.gain.us > ((best and best.gain) or gain).us:
             said += f" {slow.title}. {_saves(slow)}"
-    if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
-        said = f"In the recorded run, {said[0].lower()}{said[1:]}"
     shown = [finding.gain for finding in findings if finding.gain] or [gain]
     if any(each.freed_pct is not None for each in shown):
         said += f" Gains are ranges, as {replays.fixed_in_words(job.work, job.with_causes[1])}."
@@ -146,6 +150,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     columns = {**columns, **{name: Quantity("µs", job.length_us - of) for name, of in zip(names, limits, strict=False)}}
     note = reliability(job.recorded)
     classes = tabulate("twice_as_fast", "Each class of work at twice its speed", columns, note)
+    classes = classes.take(slice(0)) if _is_another_run(job) else classes
     return Verdict(" ".join(filter(None, (said, cost))), doubts, cost, classes)
 
 
@@ -215,6 +220,12 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
         yield job.recording.mismatch
     if job.recording and job.recording.cause is Cause.PAUSED:
         yield job.recording.text
+    if job.recording and _is_another_run(job):
+        times = map(time_text, (job.recording.step_without_profiler_us, job.recording.step_us))
+        why = (
+            "which a slower host alone does not explain: record again, or ask about the recorded run with --as-recorded"
+        )
+        yield "an unprofiled step takes {} and a recorded one {}, ".format(*times) + why
     if 100 * job.unexplained_us > MOST_UNEXPLAINED_PCT * job.length_us:
         (rank, begin_us), time_us = latest_begin(job), job.unexplained_us
         share = f"{time_text(time_us)}, {100 * time_us / job.length_us:.0f} % of the run,"
@@ -248,11 +259,13 @@ def _recording_cost(job: Job, limit: NodeClass, *, is_told: bool) -> str:
             return f"All this is about the unprofiled run ({without} a step).{doubt} {shown}"
         return {
             Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
-            Cause.NOT_THE_HOST: f"An unprofiled step takes {without} and a recorded one {recorded}, which a slower host alone does not "
-            "explain: gains are about the recorded run, and may be smaller in the unprofiled one.",
         }.get(recording.cause, "")
+    if job.recorded.work.is_modelled:
+        return "All this is about a model of the unprofiled run, which these graphs hold."
     if is_told and limit is NodeClass.HOST and not any(rank.recorded_ops for rank in job.ranks):
         return "No steps were timed without a profiler, which slows the host, so gains may be smaller: execgraph.capture times some."
+    if all(STEP_WITHOUT_PROFILER_NS in rank.graph.metadata for rank in job.ranks):  # but the recorded run was asked for
+        return ""
     # the profiler alone costs much less than a host trace
     beside = [rank.recorded_ops for rank in job.ranks if not rank.graph.number(kineto.RECORDED_ALONE, 0)]
     ops = sum(beside) / len(job.ranks)

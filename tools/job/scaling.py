@@ -27,7 +27,10 @@ LARGEST_NUMBER = 2_147
 GROUPS_SHOWN = 3
 """Of those that are assumed."""
 SCALE_REPORT = "scale.json"
-RECORDED = "these graphs hold the recorded run, though steps were timed unprofiled: build them with --without-profiler"
+RECORDED = (
+    "these graphs hold the recorded run, though steps were timed unprofiled: build them with --without-profiler; if that "
+    "says that it built the recorded one, no unprofiled run fits the traces, so record again"
+)
 COPIES_AT_ONCE = 32
 """A rank's graph is read once for so many of its copies."""
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, Any], None, None]]
@@ -195,9 +198,7 @@ def _length_text(same: Sequence[Grown]) -> str:
     bandwidth = f"{_range(bandwidths)} GiB/s" if bandwidths else "any bandwidth"
     measured = f"{first.transfers} measured{' in each' if len(same) > 1 else ''}"
     error = max(line.fit_error_pct for line in same)
-    return (
-        f"{what}: {latency} ns a link, {bandwidth}; {first.fitted_to}, half of the {measured} within {error:g} %"
-    )
+    return f"{what}: {latency} ns a link, {bandwidth}; {first.fitted_to}, half of the {measured} within {error:g} %"
 
 
 def _range(values: Sequence[float]) -> str:

@@ -307,9 +307,13 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
 
 
 def _of_recorded_host(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns that the host limits this run or changes, and no step shows how long it takes unprofiled; else ""."""
+    """Returns that the host limits this run or changes, and no step shows how long it takes unprofiled; or that the
+    graphs hold a model of that; else "".
+    """
     work, host_ns = replay.work, time_by_kind(replay).get(NodeClass.HOST.label, 0)
-    is_timed = work.is_modelled or all(STEP_WITHOUT_PROFILER_NS in graph.metadata for graph in work.graphs)
+    if work.is_modelled:
+        return "these graphs hold a model of the unprofiled run: for a range, build them without --without-profiler"
+    is_timed = all(STEP_WITHOUT_PROFILER_NS in graph.metadata for graph in work.graphs)
     is_of_host = 2 * host_ns >= replay.makespan_ns or any(_changed_ns(replay, change)[0] for change in scale)
     if is_timed or work.is_of_scaled_job or not is_of_host:
         return ""

@@ -209,10 +209,14 @@ def test_recording_on_a_cpu_may_cost_as_much_unless_the_host_trace_is_of_other_s
     assert "Recording" not in sentence(built(first.build(), recorded_ops=4))
 
 
-def test_it_is_of_the_recording_where_no_factor_for_the_host_explains_a_step_without_a_profiler() -> None:
-    said = sentence(built(recorded_steps(2_000)))
-    assert said.startswith("In the recorded run, the device waits for the CPU")
-    assert "An unprofiled step takes 2.0 µs and a recorded one 90.0 µs" in said
+def test_it_is_withdrawn_without_gains_where_no_factor_for_the_host_explains_a_step_without_a_profiler() -> None:
+    job = built(recorded_steps(2_000))
+    told = verdict(job, find(job))
+    withdrawn = "What limits the run cannot be told: an unprofiled step takes 2.0 µs and a recorded one 90.0 µs, which"
+    assert told.sentence.startswith(withdrawn)
+    assert not any(finding.gain for finding in find(job)) and not len(told.twice_as_fast)
+    # of the recorded run alone there is a verdict
+    assert sentence(built(recorded_steps(2_000), as_recorded=True)).startswith("The device waits for the CPU")
 
 
 def test_it_is_withdrawn_where_a_replay_without_a_profiler_is_far_off() -> None:

@@ -356,6 +356,23 @@ def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(data,
     assert f"the unprofiled run ({time_text(step_us)} a step)" in report.verdict
 
 
+def test_a_transfer_with_an_absent_rank_may_be_all_waiting_so_its_gain_has_no_lower_end(data: Path) -> None:
+    report = report_on(find_sources([data / "gpu" / "gloo"], chosen=[0]), ReportRequest(page=False))
+    gains = {finding.title.partition(" (")[0]: finding.gain for finding in report.findings if finding.gain}
+    assert gains["Communication of default_pg"].has_no_least
+    assert not gains["The host stops to wait for the device"].has_no_least
+
+
+def test_graphs_of_the_unprofiled_run_are_said_to_hold_a_model(data: Path, tmp_path: Path) -> None:
+    build(data / "gpu" / "small", tmp_path, BuildOptions(without_profiler=True), here)
+    report = report_on(find_sources([tmp_path]), ReportRequest(page=False))
+    assert report.verdict.endswith("All this is about a model of the unprofiled run, which these graphs hold.")
+    said = what_if(ExecutionGraph.read(str(tmp_path / "graph.0.et")), {"class:host": 0.5}).after.describe()
+    assert (
+        "These graphs hold a model of the unprofiled run: for a range, build them without --without-profiler." in said
+    )
+
+
 DATA = ROOT / "tests/data"
 DIFFERENCES = {"error", "difference", "saved", "saved_pct", "gain", "gain_pct"}
 """Columns that may be below 0."""
