@@ -33,12 +33,6 @@ LEAST_EXPLAINED = 0.5
 """What else the host does is said if findings gain less than this share of the time in which devices are idle."""
 LEAST_SLOWED = 0.05
 """What a host trace costs is said from this share of the run on."""
-WORST_MODEL_PCT = 3.0
-"""A replay further off the steps without a profiler says nothing of them: in tests/data/gpu up to 2.3, as recorded
-kernels take a little longer, and the host may do as much work as does not hold devices up.
-"""
-MOST_UNEXPLAINED_PCT = 20.0
-"""If more of the critical path than this is unexplained, what limits the run may be in it."""
 TOLERANCE_PCT = 5.0
 """By how much a gain may exceed the time in which the device does not compute."""
 WAIT_AFTER, BY_HOST = dict(WAITS), (DependencyKind.LAUNCH, DependencyKind.HANDOFF, DependencyKind.PROGRAM_ORDER)
@@ -216,7 +210,7 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
         yield f"the replay is {error:+.1f} % off the measured run"
     if reason := off_by_target(job.recorded):
         yield reason
-    if job.recording and abs(job.recording.error_pct) > WORST_MODEL_PCT:
+    if job.recording and abs(job.recording.error_pct) > replays.RELIABLE_MODEL_PCT:
         yield job.recording.mismatch
     if job.recording and job.recording.cause is Cause.PAUSED:
         yield job.recording.text
@@ -226,7 +220,7 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
             "which a slower host alone does not explain: record again, or ask about the recorded run with --as-recorded"
         )
         yield "an unprofiled step takes {} and a recorded one {}, ".format(*times) + why
-    if 100 * job.unexplained_us > MOST_UNEXPLAINED_PCT * job.length_us:
+    if 100 * job.unexplained_us > replays.MOST_UNEXPLAINED_PCT * job.length_us:
         (rank, begin_us), time_us = latest_begin(job), job.unexplained_us
         share = f"{time_text(time_us)}, {100 * time_us / job.length_us:.0f} % of the run,"
         why = "the traces do not show whether it or only its recording was late, or times are wrong"

@@ -18,7 +18,10 @@ from .execution import (
 from .job_graphs import BUILT, Graphs, given_graphs, graph_files, graph_paths, losses, read_graph_file, why_not_one_job
 from .recording import Cause, Recording, Run, noise_of, recording, run_of
 from .simulator import Simulated, configuration_of, describe_simulated, simulate_ranks
-from .summary import RELIABLE_PCT, ReplaySummary, busy_ns, describe, explained_pct, off_by_target, summarise, trust
+from .summary import (
+    MOST_UNEXPLAINED_PCT, RELIABLE_MODEL_PCT, RELIABLE_PCT, ReplaySummary, busy_ns, describe, explained_pct,
+    off_by_target, summarise, trust,
+)  # fmt: skip
 from .workload import (
     COMMUNICATION_TYPES, Classes, NodeClass, Workload, gather, gather_job, moves_memory, node_classes, shortest_members,
     with_causes,

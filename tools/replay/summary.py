@@ -18,7 +18,7 @@ from .calls import Phase, phases_of
 from .changes import MODULE, UNDER, Bound, Matched, Named, Scale, matched
 from .critical_path import UNEXPLAINED, crossings, largest_part_left, time_by_kind
 from .data_loading import waits_of
-from .execution import Replay
+from .execution import Replay, makespan_ns
 from .job_graphs import absence, losses, losses_in_words
 from .recording import Recording
 from .workload import WHY, NodeClass, Workload, node_classes, number_text
@@ -28,8 +28,13 @@ HOST_TRANSFERS = "host transfers"
 STREAMS_SHOWN, LABEL = 16, 14
 """How many streams or threads are listed, and how many letters their labels have at least."""
 NAMES_SHOWN = 4
-RELIABLE_PCT = 1.0
-"""If a replay differs more from the measured run, replays with changes are not reliable."""
+RELIABLE_PCT, RELIABLE_MODEL_PCT = 1.0, 3.0
+"""If a replay differs more from the measured run, or from the timed steps that a model is of, replays with changes are
+not reliable. Models of tests/data/gpu are up to 2.3 % off, as recorded kernels take a little longer, and the host may
+do as much work as does not hold devices up.
+"""
+MOST_UNEXPLAINED_PCT = 20.0
+"""If more of the critical path than this is unexplained, what limits the run may be in it."""
 CHANGED = {
     NodeClass.HOST: "the host", NodeClass.COMPUTATION: "all computation", NodeClass.COMMUNICATION: "all communication",
     NodeClass.MEMORY: "all memory copies", NodeClass.DELAY: "all delays", Bound.COMPUTE: "all compute-bound kernels",
@@ -300,10 +305,28 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         text, makespan_text = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
     sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
-    doubt = replay.work.recording.doubt if replay.work.recording else ""
-    texts = doubt, _of_recorded_host(replay, scale), absence(replay.work), losses_in_words(replay.work)
+    texts = _of_recorded_host(replay, scale), absence(replay.work)
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in texts if text]
-    return "\n".join(sentences)
+    reasons = "; ".join(_reasons_for_doubt(replay))
+    return "\n".join([*sentences, *([f"Do not rely on this: {reasons}."] if reasons else [])])
+
+
+def _reasons_for_doubt(replay: Replay) -> Iterator[str]:
+    """Yields what makes the answer unreliable, as the lines `recording`, `lost` and `explained` show it, and the error
+    of the unchanged replay.
+    """
+    work, unchanged = replay.work, replay.unchanged or replay.work
+    if work.recording and work.recording.doubt:
+        yield work.recording.doubt
+    if lost := losses_in_words(work):
+        yield lost
+    limit, off_pct = RELIABLE_MODEL_PCT, replay.range.off_pct if replay.range else 0.0
+    if not (work.unprofiled or work.differs or work.is_of_scaled_job) and replay.measured_ns:
+        limit, off_pct = RELIABLE_PCT, 100 * (makespan_ns(unchanged) / replay.measured_ns - 1)
+    if abs(off_pct) > limit:
+        yield f"without changes the replay is {signed_pct(off_pct)} off the measured run"
+    if (unexplained := 100 - explained_pct(replay)) > MOST_UNEXPLAINED_PCT:
+        yield f"nothing explains {unexplained:.0f} % of the critical path"
 
 
 def _of_recorded_host(replay: Replay, scale: Sequence[Scale]) -> str:

@@ -78,11 +78,30 @@ def test_time_before_what_lost_its_launch_call_is_not_explained_and_what_if_says
     g = GraphBuilder(rank=0, lost_launches=1)
     g.activity("kernel", 60, 40, after=[(g.host("unrecorded host", 0, 60, thread=-1), LAUNCH)])
     assert summarise(replay(g.build())).explained_pct == pytest.approx(40)
-    assert "The launch calls of 1 of 1 activities were not recorded" in answered([g.build()], "kernel=0.5")
+    assert "Do not rely on this: the launch calls of 1 of 1 activities were not recorded" in answered(
+        [g.build()], "kernel=0.5"
+    )
     g = GraphBuilder(rank=0, lost_launches=1)
     g.activity("kernel", 9, 1, after=[(g.host("unrecorded host", 0, 9, thread=-1), LAUNCH)])
     g.host("op", 0, 60)
     assert summarise(replay(g.build())).explained_pct is None
+
+
+def test_a_prediction_says_not_to_rely_on_it_if_its_replay_is_off_or_much_is_not_explained() -> None:
+    def doubts(length: int, start: int) -> str:
+        g = GraphBuilder()
+        first = g.activity("gemm", 0, 80_000)
+        g.activity("relu", start, length, gap=0, after=[(first, STREAM_ORDER)])
+        return answered([g.build()], "relu=0.5").partition("Do not rely on this: ")[2]
+
+    assert doubts(20_000, 80_000) == doubts(20_000, 80_900) == ""
+    assert doubts(20_000, 82_000) == "without changes the replay is -1.96 % off the measured run."
+    g = GraphBuilder()
+    g.activity("gemm", 30_000, 70_000, gap=0, after=[(g.delay(0, 30_000), STREAM_ORDER)])
+    assert "Do not rely" not in answered([g.build()], "gemm=2")
+    assert answered([g.build()], "gemm=0.5").endswith(
+        "\nDo not rely on this: nothing explains 46 % of the critical path."
+    )
 
 
 def test_a_name_of_an_op_that_launches_leads_to_what_it_launches(data: Path) -> None:
@@ -246,10 +265,10 @@ def late() -> list[ExecutionGraph]:
 
 
 def test_the_start_offset_that_no_change_scales_is_said_with_the_run_without_it_and_a_line_and_key_of_its_own() -> None:
-    assert answered(late(), "class:computation=3").endswith(
+    assert (
         "\nThe start offset of rank 1, 25.0 µs, is as measured (recording began later, the rank was late, or times are wrong: not known): "
-        "without start offsets, the run would take 65.0 µs."
-    )
+        "without start offsets, the run would take 65.0 µs.\n"
+    ) in answered(late(), "class:computation=3")
     replayed = replay_ranks(late())
     summary = summarise(replayed)
     assert summary.start_offsets_us == {"0": 0, "1": 25}
