@@ -1,6 +1,6 @@
 """What is counted, in words: under which title summaries have it, and what it is where its name does not say it all.
 
-The lists in docs/summary-lines.md are made of these, in this order: what most people meet comes first.
+The lists in tools/commands/README.md are made of these, in this order: what most people meet comes first.
 """
 
 from execgraph.schema.reasons import Reason as R

@@ -1,4 +1,4 @@
-"""Writes docs/graph.md, docs/kernel-work.md, a list in docs/summary-lines.md, and schema/linked/README.md.
+"""Writes docs/graph.md, docs/kernel-work.md, README.md of schema/graph and schema/linked, and a list of tools/commands.
 
 The tables are those of the code; their words are in graph_words.py, kernel_words.py, linked_words.py and
 counted_words.py. Run it so: python docs/formats.py
@@ -43,82 +43,60 @@ WORDS = {
 
 
 GRAPH = """
-A graph file (`graph.0.et`) contains what a rank ran, as nodes, and what each node waited for. To look into one, turn it
-into [JSON](#the-json-form) with `trace-jsonize graph.0.et -o graph.0.json`, or load it in Python with
-`execgraph.read_graph`. Lists of [fields](#fields-of-a-node), [attributes](#attributes) and [metadata](#metadata) are at
-the end.
+A graph file (`graph.0.et`) has what a rank ran, as nodes, and what each node waited for. `trace-jsonize graph.0.et -o
+graph.0.json` turns it into [JSON](#the-json-form), and `execgraph.read_graph` loads it in Python. The file is a series
+of protobuf messages, each behind its length as a varint: one `GlobalMetadata`, then a `Node` for each node.
+`schema/graph/README.md` in the clone lists all fields and attributes.
 
 ## What a file contains
 
-There are six kinds of nodes. The first three are *host nodes*:
+The first three kinds of nodes are *host nodes*:
 
 - A **slice** is a piece of an op's time on its thread. A new one begins where the op calls another or launches work.
 - A **wait** is a call that returns only after work of the device has ended.
-- **Idle** is time of a thread between its ops for which nothing is recorded, mostly Python. Its name is `host idle`.
+- **Idle** (`host idle`) is time of a thread between its ops for which nothing is recorded, mostly Python.
 - An **activity** is a kernel, copy or memory set on the device.
 - A **delay** is time before an activity that no dependency explains.
 - A **metadata** node names a process group, and takes no time.
 
 An activity whose launch call is not recorded follows a host node `unrecorded host`.
 
-Graphs for ASTRA-sim have [a few more](astra-sim-details.md#how-do-these-graphs-differ-from-others).
-
-The file is a series of protobuf messages of `schema/graph/execution_graph.proto`, each behind its length as a varint:
-one `GlobalMetadata`, then a `Node` for each node. It is compressed with gzip if its name ends in `.gz`.
-
 ## Why a dependency is there
 
-The list `data_deps` of a node has the ids of the nodes that must end before it starts. For each of them the list
-`data_dep_kinds` says why, as a sum of bits:
+`data_deps` of a node has the ids of the nodes that must end before it starts. For each of them `data_dep_kinds` says
+why, as a sum of bits:
 
 {kinds}
 
 ## When does a node start?
 
-A node starts when the last of its dependencies allows it. Its entry in `data_dep_kinds` says how long after the end of
-the dependency that is:
+A node starts when its last dependency allows it: at the end of each dependency plus a gap. The gap is
 
-- `latency_ns`, if the entry contains the value 2 (launch);
-- `gap_ns`, if it contains 16 (host sync) and the node is a wait;
-- `chain_gap_ns`, if neither.
+- `latency_ns`, if the dependency is a launch;
+- `gap_ns`, if it is a host sync and the node is a wait;
+- `chain_gap_ns` otherwise.
 
-An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. If the node has a
-`host_delay_ns`, that passes after all of this. The node ends `duration_ns` after its start.
+An absent `latency_ns` or `chain_gap_ns` equals `gap_ns`, and an absent `gap_ns` is 0. Then `host_delay_ns` passes, if
+there is one. The node ends `duration_ns` after its start.
 
-A node **without dependencies** starts when it did in the recorded run, if it is the first of its thread or stream.
-Otherwise it starts at 0, when the first node of its rank does.
+The first node of a thread or stream, if it has no dependencies, starts when it did in the recorded run. Others without
+dependencies start with the first node of the rank.
 
-If an activity started later than these rules say, a **delay** node takes the rest of the time. It depends on the launch
-or on the kernel before, and the activity depends on the delay. `trace-convert --no-delays` leaves delays out.
-
-In a changed run `trace-replay` runs at most `concurrency_limit_of_device_N` activities at once. A simulator that knows
-only `gap_ns` adds it to the end of the last dependency, and gets the recorded run.
-
-### Waits
-
-The `duration_ns` of a wait is the median length of the calls of its name that had nothing to wait for. Its `gap_ns` is
-the rest of the time from the end of the awaited work to its return. If a trace has no such calls, waits have no gap.
+A simulator that knows only `gap_ns` adds it to the end of the last dependency, and gets the recorded run.
 
 ## What happens between ranks?
 
 A job is one graph for each rank. `trace-replay` plays them together:
 
-1. **Members find each other** by their group, `comm_type` and `comm_seq`. Without numbers, or if far more collectives
-   match by order, the order of ids counts. The group is `pg_ranks`, or the metadata `ranks_of_group_` of `pg_name`, or
-   else the recorded name. A send and its receive find each other by `comm_src`, `comm_dst` and `comm_tag`, in order. An
-   absent `comm_src` or `comm_dst` is the own rank.
-2. **A collective starts** when the dependencies of its last member allow it. **It lasts** as long as its shortest
-   member, because the others include waiting. All members end together.
+1. **Members find each other** by group (`pg_ranks`, or the metadata `ranks_of_group_` of `pg_name`), `comm_type` and
+   `comm_seq`, or else by order. A send and its receive find each other by `comm_src`, `comm_dst` and `comm_tag`, in
+   order. An absent `comm_src` or `comm_dst` is the own rank.
+2. **A collective starts** when its last member can, and **lasts** as long as its shortest member, because the others
+   include waiting. With gloo, each member ends as long after the last arrival as it did in the recorded run.
 3. **A send and its receive** start with the later one and end together.
-4. **Absent members are not waited for.** A collective of only one rank, or a message without its other end, takes its
-   measured time.
+4. **Absent members are not waited for.** Communication with them keeps its measured time.
 
-On host threads (gloo) each member ends as long after the last arrival as it did in the recorded run. A change of its
-`duration_ns` changes that time by the same factor. For messages and collectives with a root, only arrivals before the
-member's own end count.
-
-**Clocks** of machines differ. `trace-replay` aligns two ranks by the median difference between their ends of shared
-collectives, or else of messages. Ranks that share nothing begin together.
+The clocks of two ranks are aligned by the ends of the collectives or messages that they share.
 
 ## The JSON form
 
@@ -135,6 +113,11 @@ whichever is later:
 ```
 
 Numbers have up to 64 bits, more than a double can store.
+"""
+
+GRAPH_FIELDS = """
+[The execution graph](../../docs/graph.md) says what nodes are, why they depend on each other, and when they start.
+`execution_graph.proto` in this folder has the messages.
 """
 
 EXACT_TYPES = "A value is an `int64_val` unless another type is named, and readers must ask for exactly that type."
@@ -203,6 +186,12 @@ recorded shapes and types of its arguments.
 
 def graph() -> str:
     """docs/graph.md."""
+    kinds = items((f"**{k.value} {k.label}**", why) for k, why in KINDS.items())
+    return f"# The execution graph\n{GRAPH.replace('{kinds}', kinds)}"
+
+
+def graph_fields() -> str:
+    """schema/graph/README.md."""
     of_nodes = {
         where: items(
             (typed(name, kind), MEANINGS[name].text) for name, kind, _ in ATTRIBUTES if MEANINGS[name].where is where
@@ -221,8 +210,7 @@ def graph() -> str:
         "`capture` adds further measurements. `unprofiled` is 1 in a graph of the unprofiled run, and `changed_by` lists what "
         "`--scale` changed.\n\n" + items(metadata),
     }
-    kinds = items((f"**{k.value} {k.label}**", why) for k, why in KINDS.items())
-    return page("The execution graph: what does each field mean?", GRAPH.replace("{kinds}", kinds), sections)
+    return page("The execution graph: what does each field mean?", GRAPH_FIELDS, sections)
 
 
 def typed(name: str, kind: str) -> str:
@@ -266,8 +254,8 @@ def kernel_work() -> str:
 
 
 def summary_lines() -> str:
-    """docs/summary-lines.md, whose end, the list of what is counted, is made anew."""
-    text = (DOCS / "summary-lines.md").read_text(encoding="utf-8")
+    """tools/commands/README.md, whose end, the list of what is counted, is made anew."""
+    text = (DOCS / "../tools/commands/README.md").read_text(encoding="utf-8")
     lists = (f"### Under `{title}`\n\n{items(counted(meanings))}\n" for title, meanings in COUNTED.items())
     return text[: text.index("### Under `")] + "\n".join(lists)
 
@@ -355,9 +343,10 @@ def table(head: str, rows: Iterable[Iterable[object]]) -> str:
 
 PAGES = {
     "graph.md": graph,
+    "../schema/graph/README.md": graph_fields,
     "../schema/linked/README.md": linked_trace,
     "kernel-work.md": kernel_work,
-    "summary-lines.md": summary_lines,
+    "../tools/commands/README.md": summary_lines,
 }
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""Well-formed traces and graphs that contradict themselves, made of the sample job, and what commands say of them.
-
-PYTHONPATH=tests python -m support.contradictions writes those of graphs into docs/damage.md.
-"""
+"""Well-formed traces and graphs that contradict themselves, made of the sample job, and what commands say of them."""
 
 import contextlib
 import gzip
@@ -28,8 +25,8 @@ from execgraph.tools.commands import (
 )
 from execgraph.tools.sync_records_advice import UNRECORDED_WAITS
 
-from support.damages import PAGE, inside, short
-from support.folders import DATA, with_rows
+from support.damages import inside
+from support.folders import DATA
 
 SAMPLE = DATA / "training"
 Trace = dict[str, Any]
@@ -473,26 +470,3 @@ def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
     text = told.read()
     assert not code, text
     return [" ".join(line.split()) for line in text.splitlines()]
-
-
-GRAPHS_HEAD = "| message | what commands do |"
-
-
-def page_rows() -> dict[str, list[str]]:
-    """The rows of the table of docs/damage.md, by its head."""
-    return {GRAPHS_HEAD: [_graph_row(lie) for lie in GRAPHS]}
-
-
-def _graph_row(lie: GraphLie) -> str:
-    """What is wrong, and what the commands do then."""
-    (line,) = notes_on(lie)["trace-replay"]
-    return f"| `{short(line)}` | {line.split('; ')[1].removesuffix(', write the graph again')} |"
-
-
-def page() -> str:
-    """The page of damage and contradictions, with its tables as they should be."""
-    return with_rows(PAGE, page_rows())
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -17,9 +17,8 @@ import zstandard
 from execgraph.schema.io.files import ZSTD_MAGIC
 from execgraph.tools.commands import trace_link
 
-from support.folders import DATA, DOCS
+from support.folders import DATA
 
-PAGE = DOCS / "damage.md"
 SAMPLE = DATA / "compiled"
 HOST, DEVICE, LINKED = "host.json", "device.json", "linked.json"
 EVENT = b'  {\n    "ph": "X",\n    "cat": "cpu_op",\n    "name": "aten::randn",'
@@ -259,24 +258,3 @@ def inside(folder: str) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
-
-
-# the table of docs/damage.md
-
-IN_BRACKETS = re.compile(r" \([^()]*(?:\([^()]*\)[^()]*)*\)")
-ENDS = re.compile(r" \(|; |: |, (?:and|by|it begins|the first|though) ")
-NUMBER_OR_FILE = re.compile(r"\w+\.json|(?<![\w.-])(?!0\b)\d[\d.,]*(?<![,.])")
-
-
-def short(line: str) -> str:
-    """What a line says is wrong: its first clause, without numbers, files and what is in brackets."""
-    text = re.sub(r"^(trace-\w+: )?((note|error):|note|oddities|dropped) (\S+\.(json|et):? )?", "", line)
-    text = ENDS.split(IN_BRACKETS.sub("", text))[0]
-    text = re.sub(r"^\d+ (?!of)", "", re.sub(r"\b(device events|host nodes)\b", "rows", text))
-    return NUMBER_OR_FILE.sub("…", text)
-
-
-def shown(head: str) -> list[str]:
-    """The rows that the page has below this head."""
-    below = PAGE.read_text(encoding="utf-8").split(f"{head}\n|---|---|\n")[1]
-    return below.split("\n\n")[0].splitlines()

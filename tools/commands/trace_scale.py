@@ -15,8 +15,8 @@ from ..workers import runner
 @command(
     "trace-scale",
     "Makes graphs of the same program on more ranks, or fewer, from the graphs of a traced job. Copies of the job join "
-    "its\ndata-parallel groups. Members wait for each other in a collective as they did. Its transfer takes a latency "
-    "for each\nstep and a time for each byte, fitted to the job's collectives.",
+    "its\ndata-parallel groups. Members wait for each other in a collective as they did. Its transfer takes the latency "
+    "of each\nlink and a time for each byte, fitted to the job's collectives.",
     "graphs -o graphs-64 --data-parallel 16",
     Inputs(
         "GRAPHS", "the folder with the graphs of the ranks, as trace-build writes them", ("--input-dir",), max_count=1

@@ -152,7 +152,7 @@ class WhatIf(NamedTuple):
         lines = {name: time_text(run.makespan_ns / 1000) for name, run in runs.items()}
         lines["saved"] = time_text(self.saved_us)
         if new:
-            changes = (replays.matched(self.before.work.graphs, change) for change in new)
+            changes = (replays.matched(self.before.work, change) for change in new)
             lines["changed"] = "; ".join(f"{change.nodes:,} {change.of_spec}" for change in changes)
         between = self.after.range
         if between is not None and not between.is_clear:
@@ -210,7 +210,7 @@ def what_if(graphs: Graphs, changes: Changes, *, as_recorded: bool = False) -> W
       before   4.49 ms
       after    2.73 ms
       saved    1.76 ms
-      changed  58 nodes by class:computation=0.5 (3.52 ms of work recorded)
+      changed  58 nodes by class:computation=0.5 (3.52 ms of work in all)
 
     Args:
         graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.

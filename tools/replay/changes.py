@@ -233,7 +233,7 @@ class Scale:
 
 
 class Matched(msgspec.Struct, frozen=True):
-    """What a change applies to: how many nodes, how long they took when recorded (µs), and their names if several."""
+    """What a change applies to: how many nodes, how long they take without it (µs), and their names if several."""
 
     spec: str
     nodes: int
@@ -244,7 +244,7 @@ class Matched(msgspec.Struct, frozen=True):
     def of_spec(self) -> str:
         """Says after a number of nodes by what they were chosen, and how long they took."""
         names = list_names([columns.shortened(name, NAME_SHOWN) for name in self.names], NAMES_SHOWN)
-        of_spec = f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} of work recorded)"
+        of_spec = f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} of work in all)"
         return f"{of_spec}: {names}" if names else of_spec
 
 
@@ -319,13 +319,13 @@ def _target(selector: str) -> Target:
     return Named(by, pattern) if by else pattern
 
 
-def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
-    """Returns what at least one of the changes applies to."""
+def matched(work: Workload, *changes: Scale) -> Matched:
+    """Returns what at least one of the changes of an unchanged workload applies to."""
     nodes, time_ns, by_name = 0, 0, Counter[str]()
-    for graph in graphs:
+    for graph, first in zip(work.graphs, work.first_row.tolist(), strict=True):
         classes = node_classes(graph)
         chosen = np.logical_or.reduce([change.matches(graph, classes) for change in changes])
-        times_ns = graph.duration_ns + _within_gaps(graph)
+        times_ns = work.duration_ns[first : first + len(graph)] + _within_gaps(graph)
         nodes, time_ns = nodes + int(chosen.sum()), time_ns + int(times_ns[chosen].sum())
         codes = graph.name.codes.copy()
         for target in (change.target for change in changes):  # what is under a name is chosen by that name

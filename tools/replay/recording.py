@@ -191,7 +191,7 @@ class Recording(msgspec.Struct, frozen=True):
         """Says why to record again, or that a prediction is of the recorded run; "" where nothing speaks for that."""
         if self.cause is Cause.NOT_THE_HOST:
             unprofiled, recorded = map(time_text, (self.step_without_profiler_us, self.step_us))
-            return f"this is about the recorded run: an unprofiled step takes {unprofiled}, not {recorded}"
+            return f"it is about the recorded run, in which a step takes {recorded}, not {unprofiled} as unprofiled"
         return TEXTS[self.cause].format(pause=self.pause) if self.cause in DOUBTFUL else ""
 
     @property

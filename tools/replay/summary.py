@@ -115,7 +115,7 @@ def summarise(replay: Replay) -> ReplaySummary:
         makespan_high_us=makespan.high_ns / 1000 if makespan is not None else None,
         start_offsets_us=offsets if len(offsets) > 1 else {},
         without_start_offsets_us=replay.start_offset.makespan_without_ns / 1000 if replay.start_offset else None,
-        recording=work.recording, matched=[matched(work.graphs, change) for change in replay.changes],
+        recording=work.recording, matched=[matched(replay.unchanged or work, change) for change in replay.changes],
         absent=absence(work), differs=work.differs, without_profiler=_without_profiler(replay),
     )  # fmt: skip
 

@@ -137,7 +137,7 @@ def test_it_says_when_no_factor_for_the_host_tells(without_profiler_ns, cause, f
     found = known(steps(without_profiler_ns))
     assert found.cause is cause
     assert found.is_known == (factor is not None)
-    told = "this is about the recorded run: an unprofiled step takes 5.0 µs, not 90.0 µs"
+    told = "it is about the recorded run, in which a step takes 90.0 µs, not 5.0 µs as unprofiled"
     assert (found.doubt == told) == (cause is Cause.NOT_THE_HOST)
     assert factor is None or found.models[0].host_factor == pytest.approx(factor, abs=0.002)
 
