@@ -143,7 +143,10 @@ def outputs(capture: Path, out: Path, texts: list[str]) -> dict[str, Any]:
     texts.append((out / "astra-sim" / "report.json").read_text())
     texts.append("".join(goal.report.goal.communication))
     report = report_on(find_sources([capture]), ReportRequest(page=False))
-    texts += [report.verdict, *(text for each in report.findings for text in (each.title, each.evidence, each.advice))]
+    texts += [
+        report.verdict,
+        *(text for each in report.findings for text in (each.title, each.evidence, each.advice, each.question)),
+    ]
     made = sorted([out / "graph.et", *out.glob("*/graph*.et"), out / "goal" / "job.goal"])
     return {
         "counts": [getattr(back.report, name) for name in ("dropped", "guessed", "oddities", "waits")],

@@ -16,12 +16,15 @@ from ..terminal import ranges
 
 
 class FindingWords(NamedTuple):
-    """What was found, what to try, the facts that show it, a line each, and in short what brings the gain."""
+    """What was found, what to try, the facts that show it, a line each, in short what brings the gain, and which change
+    asks for that.
+    """
 
     title: str
     advice: str
     facts: str = ""
     remedy: str = ""
+    question: str = ""
 
 
 # fmt: off
@@ -39,16 +42,14 @@ class Found(Enum):
         "{count:,} launches{steps:2+ in # steps}, each of which takes the host {host:µs} and starts {device:µs} of work on the device "
         "(medians); graphs launch {pct:.0f} % of all activities", "Fewer launches outside the graphs")
     HOST_WAITS = FindingWords("The host stops to wait for the device", "{advice}{command:+. # names the Python functions}",
-        "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}\ntrace-replay GRAPHS --scale '^({calls})$=0' leaves these calls out",
-        "Fewer synchronising calls")
+        "{waits}{more:+ and elsewhere (# more)}{total:+, in all #}", "Fewer synchronising calls", "'^({calls})$=0'")
     READS = FindingWords("Each step reads results of the device: {ops}", "{advice}",
         "{calls}\nthe recording slowed the host, so that little was left to wait for. A host that is ahead of its device waits for all "
         "that it launched")
     DATA_LOADER = FindingWords("The loop waits for its data",
         "{advice}",
-        "{time}{rank:+ on rank #} are spent getting data\n{recorded:+# in the recorded run}{why:+, #}\n"
-        "{spec:+trace-replay GRAPHS --scale # replays the run without that}",
-        "Batches that are there in time")
+        "{time}{rank:+ on rank #} are spent getting data\n{recorded:+# in the recorded run}{why:+, #}",
+        "Batches that are there in time", "{spec:+#}")
     BETWEEN_STEPS = FindingWords("The device has nothing to do between steps",
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. A loader of "
         "your own is found by its annotation: record_function('load batch')",
@@ -60,16 +61,16 @@ class Found(Enum):
         "{count:copy takes|copies take} {time:µs} in all, on the device and in their calls{waited:+; the host waits # for them "
         "and the work before}{rank:+, longest on rank #}", "Pinned memory")
     HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}",
-        "{time}{rank:+ on rank #}, {pct:.0f} % of the run{slow:+, without # unusually long calls}\n{recorded:+# in the recorded run}\n"
-        "the gain is that of the op at twice its speed",
-        "That op at twice its speed")
+        "it takes {time}{rank:+ on rank #}, {pct:.0f} % of the run{slow:+, without # unusually long calls}\n"
+        "{recorded:+# in the recorded run}",
+        "That op at twice its speed", "{spec}")
     OPTIMIZER = FindingWords("The optimizer takes {pct:.0f} % of the run",
         "Use its fused form, such as torch.optim.AdamW(…, fused=True), or let each of its steps serve a larger batch",
-        "{time}{rank:+ on rank #}\n{recorded:+# in the recorded run}\nthe gain is that of an optimizer twice as fast",
-        "An optimizer twice as fast")
+        "it takes {time}{rank:+ on rank #}\n{recorded:+# in the recorded run}",
+        "An optimizer twice as fast", "phase:optimizer=0.5")
     ANNOTATED_WORK = FindingWords("The work in '{name}' takes {pct:.0f} % of the run",
         "Ask whether each step needs it: do it less often, or leave it out",
-        "trace-replay GRAPHS --scale {spec} replays the run without it", "Steps without it")
+        remedy="Steps without it", question="{spec}")
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
         "This takes {time}{rank:+ on rank #}", "Leaving that out")

@@ -99,7 +99,7 @@ class Gain(NamedTuple):
 
 class Finding(NamedTuple):
     """What was found, what the run would gain without it, and the table with the details. `values` and `more` facts are
-    in its words: a `title`, `facts` or all of them as `evidence`, `advice` and, in short, the `remedy`.
+    in its words: a `title`, `facts` or all of them as `evidence`, `advice`, in short the `remedy`, and a `question`.
 
     `gain` is None where no change of durations shows what the run would gain.
     """
@@ -132,13 +132,19 @@ class Finding(NamedTuple):
         return FOUND_WORDS[self.what].remedy
 
     @property
+    def question(self) -> str:
+        """The command that asks how long the run takes with the repair; "" where a change of durations is none."""
+        change = in_template(FOUND_WORDS[self.what].question, self.values)
+        return f"trace-replay GRAPHS --scale {change}" if change else ""
+
+    @property
     def evidence(self) -> str:
         """The facts as one text."""
         return "; ".join(self.facts)
 
     def __repr__(self) -> str:
         lines = {"gain": self.gain.text} if self.gain else {}
-        lines |= {"evidence": self.evidence, "advice": self.advice, "table": self.table}
+        lines |= {"evidence": self.evidence, "advice": self.advice, "question": self.question, "table": self.table}
         return summary_text(Summary(f"Finding: {self.title}", lines))
 
 

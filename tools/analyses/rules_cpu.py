@@ -77,6 +77,7 @@ def heaviest_work(job: Job) -> Iterator[Finding]:
             "pct": 100 * times_us[longest] / job.length_us,
             "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
             "advice": advice, "slow": int((is_pause & job.names.equal(heaviest)).sum()) or None,
+            "spec": shlex.quote(f"^{re.escape(heaviest)}$={TWICE_AS_FAST}"),
         }  # fmt: skip
         yield Finding(what, gain, "host_time_per_op", values)
 

@@ -82,10 +82,12 @@ def _advice(report: Report, count: int) -> list[str]:
     gains = [finding for finding in findings if finding.gain is not None]
     listed = gains[:count] if count < len(findings) else findings
     for number, finding in enumerate(listed, 1):
-        gain = f" ({finding.gain.text})" if finding.gain else ""
-        lines.append(_wrapped(f"{number:>3}. {finding.title}{gain}", INDENT))
-        lines.append(_wrapped(f"{INDENT}{finding.evidence}", INDENT))
-        lines.append(_wrapped(f"{INDENT}→ {finding.advice}", f"{INDENT}  "))
+        saves = f". {finding.remedy} would save {finding.gain.text}" if finding.gain else ""
+        lines.append(_wrapped(f"{number:>3}. {finding.title}{saves}", INDENT))
+        parts = finding.evidence, f"→ {finding.advice}", finding.question and f"? {finding.question}"
+        lines += [
+            _wrapped(f"{INDENT}{part}", f"{INDENT}{'  ' * (number > 0)}") for number, part in enumerate(parts) if part
+        ]
     titles = [finding.title for finding in findings if finding not in listed]
     if titles:
         lines.append(_wrapped(f"     Also: {'; '.join(titles)} ({ALL_FINDINGS} says more)", INDENT))

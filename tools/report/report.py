@@ -271,7 +271,10 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None], disagreements: lis
         Column("finding", "", [finding.title for finding in report.findings]),
         Column("gain", "µs", np.array([gain.us for gain in gains])),
         Column("gain_pct", "%", np.array([gain.pct for gain in gains])),
-        *(Column(of, "", [getattr(one, of) for one in report.findings]) for of in ("evidence", "advice", "table")),
+        *(
+            Column(of, "", [getattr(one, of) for one in report.findings])
+            for of in ("evidence", "advice", "question", "table")
+        ),
     ]
     report.tables = {FINDINGS: Table(FINDINGS, "Findings", columns, report.verdict), **report.tables}
 

@@ -133,8 +133,8 @@ def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(loader: st
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
     under = "" if "Multi" in loader else "under:"
-    asks = f"; trace-replay GRAPHS --scale '{under}enumerate\\(DataLoader\\)=0' replays the run without that"
-    assert found.evidence == f"90.0 µs are spent getting data{asks}"
+    assert found.question == f"trace-replay GRAPHS --scale '{under}enumerate\\(DataLoader\\)=0'"
+    assert found.evidence == "90.0 µs are spent getting data"
     assert advice in found.advice and "pin_memory" not in found.advice
 
 
@@ -147,16 +147,16 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
         before = [(g.host("aten::mm", start + 40_000, 60_000, after=[(loaded, PROGRAM_ORDER)]), PROGRAM_ORDER)]
     job = built(g.build(), tables={}, in_loader=np.array([True, False, True, False]))
     assert titled(find(job), "is the heaviest op").evidence.endswith(
-        ", 60 % of the run; 60.0 µs a step in the recorded run; the gain is that of the op at twice its speed"
+        ", 60 % of the run; 60.0 µs a step in the recorded run"
     )
     evidence = titled(find(job), "waits for its data").evidence
-    assert " a step are spent getting data; 40.0 µs a step in the recorded run; trace-replay" in evidence
+    assert evidence.endswith(" a step are spent getting data; 40.0 µs a step in the recorded run")
     assert "if a core is free for it" in titled(find(job), "waits for its data").advice
     g.metadata |= {"cores": 2, "own_cpu_ns": 114_000}
     busy = built(g.build(), tables={}, in_loader=np.array([True, False, True, False]))
     assert "1.9 of 2 cores are busy" in titled(find(busy), "waits for its data").advice
     unnamed = built(g.build(), tables={}, in_loader=np.array([False, True, False, True]))
-    assert "trace-replay" not in titled(find(unnamed), "waits for its data").evidence
+    assert titled(find(unnamed), "waits for its data").question == ""
     sure = titled(find(job), "is the heaviest op").gain
     g.metadata |= {"steps_measured": 9, "step_p10_ns": 42_000, "step_p90_ns": 78_000}
     noisy = titled(find(built(g.build(), tables={})), "is the heaviest op").gain
@@ -409,8 +409,8 @@ def test_what_an_annotation_of_a_run_on_the_cpu_costs_is_named_unless_it_is_what
             t.work(1)
             t.leaf("aten::mm", duration)
     found = titled(find(played(t)), "The work in 'check (all)' takes 13 % of the run")
-    asks = "trace-replay GRAPHS --scale 'under:^check \\(all\\)$=0' replays the run without it"
-    assert gain_us(found) == pytest.approx(21) and found.evidence == asks
+    assert found.question == "trace-replay GRAPHS --scale 'under:^check \\(all\\)$=0'"
+    assert gain_us(found) == pytest.approx(21) and found.evidence == ""
 
 
 def test_an_optimizer_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:
