@@ -108,7 +108,12 @@ def unrecorded_devices(host: HostTrace | None, device: DeviceTrace) -> dict[int,
 
 def without_activities(host: HostTrace | None, device: DeviceTrace) -> Contradiction | None:
     """Checks whether tensors of the host trace are on devices of which the device trace holds no call or activity."""
-    if host is None or len(device.calls.start) or not (devices := unrecorded_devices(host, device)):
+    if (
+        host is None
+        or device.ends_early
+        or len(device.calls.start)
+        or not (devices := unrecorded_devices(host, device))
+    ):
         return None
     what = f"holds no activity of a device, though tensors of {host.path} are on {', '.join(devices.values())}"
     return Contradiction(device.path, what, "only the CPU's part of the run is known", RECORD_DEVICE)

@@ -24,6 +24,8 @@ from .rules_host import RULES as HOST_RULES
 from .rules_ranks import RULES as RANK_RULES, latest_begin
 from .table import Columns, Quantity, Table, tabulate
 
+UNSURE = (Found.PAUSES, Found.CROWDED_CORES)
+"""Findings after all others: slow calls, which may not recur, and other processes, which may not cost time."""
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
 RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, *CPU_RULES, matrix_products, *RANK_RULES)
@@ -56,17 +58,16 @@ GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.
 
 
 def find(job: Job) -> list[Finding]:
-    """Returns what all rules find: the largest gain first, then slow calls, which may not recur, then the rest."""
+    """Returns what all rules find: the largest gain first, then what is unsure, then the rest."""
     findings = [finding for rule in RULES for finding in rule(job)]
-    is_known = not job.lost_work and not _is_another_run(job)
-    gains = [finding for finding in findings if finding.gain and finding.gain.is_worth_it and is_known]
-    gains.sort(key=lambda finding: (finding.what is Found.PAUSES, -(finding.gain.us if finding.gain else 0.0)))
+    gains = [finding for finding in findings if finding.gain and finding.gain.is_worth_it and not job.lost_work]
+    # an annotation without ops is one finding
+    named = {finding.values["name"] for finding in gains if finding.what is Found.ANNOTATED_WORK}
+    gains = [
+        finding for finding in gains if finding.what is not Found.WITHOUT_OPS or finding.values["name"] not in named
+    ]
+    gains.sort(key=lambda finding: (finding.what in UNSURE, -(finding.gain.us if finding.gain else 0.0)))
     return [*gains, *(finding for finding in findings if finding.gain is None)]
-
-
-def _is_another_run(job: Job) -> bool:
-    """Whether steps were timed without a profiler that the recorded ones do not explain."""
-    return job.recording is not None and job.recording.cause is Cause.NOT_THE_HOST
 
 
 def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
@@ -106,9 +107,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     limit = max(present, key=lambda node_class: max(gains[node_class].pct, gains[node_class].freed_pct or 0.0))
     gain, largest = gains[limit], max(on_path, key=lambda node_class: on_path[node_class])
     doubts = [*_doubts(job, limit, gain)]
-    best = next((each for each in findings if each.gain is not None and each.what is not Found.PAUSES), None)
+    best = next((each for each in findings if each.gain is not None and each.what not in UNSURE), None)
     if doubts:
-        uncertain = " The gains below are as uncertain." if best else ""
         # the largest part of the rest of the critical path
         path_us, rest = sum(job.path_us.values()), ""
         if (explained_us := path_us - job.unexplained_us) > 0 and not job.lost_work:
@@ -116,7 +116,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
             busy = f"; devices are busy for {job.busy_pct:.0f} % of the run" if job.rows("temporal_breakdown") else ""
             share = f"{100 * on_path[largest] / explained_us:.0f} % is {WORDS[largest][2]}"
             rest = f" Of {lead}the critical path, {share}{busy}."
-        said = f"What limits the run cannot be told: {'; '.join(doubts)}.{rest}{uncertain}"
+        said = f"What limits the run cannot be told: {'; '.join(doubts)}.{rest}"
     else:
         said = f"{_head(job, limit, gain, 100 * on_path[limit] / job.length_us)}. "
         if best is None:
@@ -144,7 +144,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     columns = {**columns, **{name: Quantity("µs", job.length_us - of) for name, of in zip(names, limits, strict=False)}}
     note = reliability(job.recorded)
     classes = tabulate("twice_as_fast", "Each class of work at twice its speed", columns, note)
-    classes = classes.take(slice(0)) if _is_another_run(job) else classes
+    classes = classes.take(slice(0)) if doubts else classes
     return Verdict(" ".join(filter(None, (said, cost))), doubts, cost, classes)
 
 
@@ -214,7 +214,7 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
         yield job.recording.mismatch
     if job.recording and job.recording.cause is Cause.PAUSED:
         yield job.recording.text
-    if job.recording and _is_another_run(job):
+    if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
         times = map(time_text, (job.recording.step_without_profiler_us, job.recording.step_us))
         why = (
             "which a slower host alone does not explain: record again, or ask about the recorded run with --as-recorded"

@@ -144,7 +144,10 @@ class Finding(NamedTuple):
 
     def __repr__(self) -> str:
         lines = {"gain": self.gain.text} if self.gain else {}
-        lines |= {"evidence": self.evidence, "advice": self.advice, "question": self.question, "table": self.table}
+        lines |= {"evidence": self.evidence, "advice": self.advice} | (
+            {"question": self.question} if self.question else {}
+        )
+        lines |= {"table": self.table}
         return summary_text(Summary(f"Finding: {self.title}", lines))
 
 
@@ -229,7 +232,9 @@ class Job:
         named = (rank.graph.metadata.items() for rank in self.ranks)
         devices = {str(name) for items in named for key, name in items if key.startswith(DEVICE_NAME)}
         is_recorded = bool(self.work.is_activity.any())
-        self.is_on_device, self.unrecorded = is_recorded or bool(devices), sorted(devices) * (not is_recorded)
+        is_cut_off = any(lost.reason is Reason.CUT_OFF_ROWS for rank in self.ranks for lost in rank.lost_work)
+        self.is_on_device = is_recorded or bool(devices)
+        self.unrecorded = [] if is_recorded or is_cut_off else sorted(devices)
         self.lost_work = Counts().add(*(rank.lost_work for rank in self.ranks)).text
         self.rank_of_node = self.work.ranks_of(np.arange(len(self.work)))
         self.in_loader = np.concatenate([rank.in_loader for rank in self.ranks])

@@ -306,8 +306,9 @@ def lost_work(linked: LinkedTrace) -> Counts:
     wrong_times = Reason.TOO_LONG, Reason.OUT_OF_TURN, Reason.CALLS_OF_ZERO_LENGTH
     least |= dict.fromkeys((*wrong_times, Reason.ODD_OPS, Reason.NODES_REMOVED, Reason.CONTRADICTIONS), 0.0)
     lost = Counts({reason: count for reason, count in odd.items() if count > least.get(reason.reason, count)})
-    # what was cut off may be of any step
-    return lost.add({cut: n for cut, n in linked.report.dropped.items() if cut.reason is Reason.CUT_OFF_ROWS})
+    # what was cut off may be of any step, and what else is lost follows from that
+    cut = Counts({cut: n for cut, n in linked.report.dropped.items() if cut.reason is Reason.CUT_OFF_ROWS})
+    return cut or lost
 
 
 def lost_launches(linked: LinkedTrace) -> Counts:

@@ -60,7 +60,11 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
             faster = Said.TWICE_THE_BANDWIDTH.of(pct=job.gain(np.where(chosen, 0.5, 1.0)).pct)
             advice = _advice_on_transfers(job, chosen, transfer_ns)
             depends_on_bytes = advice not in (Said.MERGE, Said.SEND_FEWER)
-            facts = [_transfers(job, chosen, transfer_ns), *([faster] if depends_on_bytes else []), *absent]
+            facts = [
+                _transfers(job, chosen, transfer_ns),
+                *([faster] if depends_on_bytes and not absent else []),
+                *absent,
+            ]
             if not not_saved:
                 # said once, of all groups
                 facts += (not_saved := [*_not_saved(job, job.gain(np.where(communicates, 0.0, 1.0)))])

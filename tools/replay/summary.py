@@ -305,10 +305,18 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         text, makespan_text = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
     sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
-    texts = _of_recorded_host(replay, scale), absence(replay.work)
+    is_of_absent = absence(replay.work) and _changes_communication(replay, scale)
+    texts = _of_recorded_host(replay, scale), "" if is_of_absent else absence(replay.work)
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in texts if text]
-    reasons = "; ".join(_reasons_for_doubt(replay))
+    reasons = "; ".join([*_reasons_for_doubt(replay), *([absence(replay.work)] if is_of_absent else [])])
     return "\n".join([*sentences, *([f"Do not rely on this: {reasons}."] if reasons else [])])
+
+
+def _changes_communication(replay: Replay, scale: Sequence[Scale]) -> bool:
+    pairs = ((graph, node_classes(graph)) for graph in replay.work.graphs)
+    return any(
+        (c.matches(graph, kind) & (kind == NodeClass.COMMUNICATION)).any() for graph, kind in pairs for c in scale
+    )
 
 
 def _reasons_for_doubt(replay: Replay) -> Iterator[str]:

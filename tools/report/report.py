@@ -264,8 +264,10 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None], disagreements: lis
     report.findings, report.recording = analyses.find(job), job.recording
     if job.recording and not report.is_of_recording:
         report.faster_step_us = job.recording.step_without_profiler_us
+    report.verdict, doubts, report.recording_cost, report.twice_as_fast = analyses.verdict(job, report.findings)
+    if doubts:
+        report.findings = [finding._replace(gain=None) for finding in report.findings]
     report.together = analyses.together(job, report.findings)
-    report.verdict, _, report.recording_cost, report.twice_as_fast = analyses.verdict(job, report.findings)
     gains = [finding.gain or Gain(np.nan, np.nan) for finding in report.findings]
     columns = [
         Column("finding", "", [finding.title for finding in report.findings]),

@@ -503,7 +503,7 @@ def test_an_annotation_in_which_no_op_runs_is_named(t: TraceBuilder) -> None:
             t.idle(500)
     found = find(played(t))
     assert gain_us(titled(found, 'No op runs for most of "think"')) == pytest.approx(2000, abs=5)
-    assert '"forward"' not in str([finding.title for finding in found])
+    assert not {"forward", '"prepare"'} & {*" ".join(finding.title for finding in found).split()}
 
 
 def test_python_and_sleeps_are_named_on_the_cpu_in_an_annotation_of_several_ops_and_outside_of_any(
@@ -522,9 +522,10 @@ def test_python_and_sleeps_are_named_on_the_cpu_in_an_annotation_of_several_ops_
             t.work(100)
             t.leaf("aten::mm", 40)
     found = find(played(t))
-    assert gain_us(titled(found, 'No op runs for most of "prepare"')) == pytest.approx(240, abs=5)
+    # that no op runs there either is no second finding
+    assert gain_us(titled(found, "The work in 'prepare' takes")) == pytest.approx(294, abs=5)
     assert gain_us(titled(found, "No op runs in long stretches of steps")) == pytest.approx(300, abs=5)
-    assert '"forward"' not in str([finding.title for finding in found])
+    assert not {"forward", '"prepare"'} & {*" ".join(finding.title for finding in found).split()}
 
 
 @pytest.mark.parametrize(

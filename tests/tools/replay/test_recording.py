@@ -151,7 +151,7 @@ def test_a_run_without_a_profiler_replays_as_measured_though_the_host_holds_up_d
     assert run.job.recording.error_pct == pytest.approx(replay_job(run.job).error_pct)
 
 
-@pytest.mark.parametrize("name", ["gpu/loader_pinned", "gpu/faults", "gpu/streams", "attention", "gloo_slow"])
+@pytest.mark.parametrize("name", ["gpu/loader_pinned", "gpu/faults", "attention", "gloo_slow"])
 def test_the_gain_of_a_finding_is_what_its_question_answers(data: Path, name: str) -> None:
     """Without waits for its loader loader_pinned really takes 74 % less time."""
     job, asked = build(data / name), 0

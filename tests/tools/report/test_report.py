@@ -17,7 +17,17 @@ import pytest
 from execgraph import what_if
 from execgraph.schema.columns import time_text
 from execgraph.schema.graph import ExecutionGraph, read_et
-from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse, read_rank
+from execgraph.tools.analyses import (
+    ANALYSES,
+    Column,
+    RankTrace,
+    Table,
+    analyse,
+    facts_of,
+    find,
+    job_of,
+    read_rank,
+)  # fmt: skip
 from execgraph.tools.commands import trace_replay
 from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import (
@@ -333,12 +343,14 @@ def test_page_tables_commands_and_python_say_the_same_of_a_job(job, data, reques
     said = capfd.readouterr().out
     assert f"How each device spent the run of {measured}\n" in said
     assert " ".join(said.split("\n\n")[0].split()) == report.verdict
-    assert report.twice_as_fast is not None
-    host = next(row for row in report.twice_as_fast.rows() if row["change"] == "host")
-    assert (host["before"], host["after"]) == pytest.approx((replayed["makespan_us"], halved["makespan_us"]))
     graphs = [ExecutionGraph.read(str(path)) for path in sorted((tmp_path / "graphs").glob("*.et"))]
     assert replay_ranks(graphs).makespan_ns / 1000 == pytest.approx(row["replayed"])
-    assert what_if(graphs, {"class:host": 0.5}).after.makespan_ns / 1000 == pytest.approx(host["after"])
+    after_us = what_if(graphs, {"class:host": 0.5}).after.makespan_ns / 1000
+    assert report.twice_as_fast is not None and after_us == pytest.approx(halved["makespan_us"])
+    # of dlrm_8gpu, a third of which nothing explains, no gain is said
+    told = [(row["before"], row["after"]) for row in report.twice_as_fast.rows() if row["change"] == "host"]
+    assert told == ([pytest.approx((replayed["makespan_us"], after_us))] if job == "training" else [])
+    assert any(finding.gain for finding in report.findings) == (job == "training")
 
 
 def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(data, small_report, tmp_path, capfd):
@@ -358,7 +370,12 @@ def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(data,
 
 def test_a_transfer_with_an_absent_rank_may_be_all_waiting_so_its_gain_has_no_lower_end(data: Path) -> None:
     report = report_on(find_sources([data / "gpu" / "gloo"], chosen=[0]), ReportRequest(page=False))
-    gains = {finding.title.partition(" (")[0]: finding.gain for finding in report.findings if finding.gain}
+    assert not any(finding.gain for finding in report.findings), "the verdict is withdrawn"
+    sources = find_sources([data / "gpu" / "gloo"], chosen=[0]).ranks
+    ranks = [read_rank(str(source.path), str(source.host), source.rank or 0) for source in sources]
+    job = job_of([facts_of(rank) for rank in ranks], analyse(ranks))
+    assert job is not None
+    gains = {finding.title.partition(" (")[0]: finding.gain for finding in find(job) if finding.gain}
     assert gains["Communication of default_pg"].has_no_least
     assert not gains["The host stops to wait for the device"].has_no_least
 
