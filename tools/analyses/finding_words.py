@@ -16,9 +16,7 @@ from ..terminal import ranges
 
 
 class FindingWords(NamedTuple):
-    """What was found, what to try, the facts that show it, a line each, in short what brings the gain, and which change
-    asks for that.
-    """
+    """What was found, what to try, the facts that show it, what brings the gain in short, and the change that asks."""
 
     title: str
     advice: str

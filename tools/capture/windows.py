@@ -224,6 +224,7 @@ class PairRecorder:
         finally:
             self.drop()
         listed = " and ".join(filter(None, (", ".join(map(str, targets[:-1])), str(targets[-1]))))
+        listed += ", but no host trace" * (not is_whole)
         print(f"execgraph: rank {rank} recorded {listed}{earlier}", file=sys.stderr)
         if rank == min(self._ranks or (0,)):  # which speaks for the job
             if not self._is_alone:

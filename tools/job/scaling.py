@@ -28,8 +28,7 @@ GROUPS_SHOWN = 3
 """Of those that are assumed."""
 SCALE_REPORT = "scale.json"
 RECORDED = (
-    "these graphs hold the recorded run, though steps were timed unprofiled: build them with --without-profiler; if that "
-    "says that it built the recorded one, no unprofiled run fits the traces, so record again"
+    "these graphs hold the recorded run, though steps were timed: build them with --without-profiler, if that finds one"
 )
 COPIES_AT_ONCE = 32
 """A rank's graph is read once for so many of its copies."""

@@ -149,17 +149,19 @@ class WhatIf(NamedTuple):
         """
         new = [change for change in self.after.changes if change not in self.before.changes]
         runs = {"before": self.before, "after": self.after}
-        lines = {name: time_text(run.makespan_ns / 1000) for name, run in runs.items()}
-        lines["saved"] = time_text(self.saved_us)
+        run = self.before.work.unprofiled
+        steps, of_step = (run.steps, " a step") if run else (1, "")
+        lines = {name: f"{time_text(of.makespan_ns / 1000 / steps)}{of_step}" for name, of in runs.items()}
+        lines["saved"] = f"{time_text(self.saved_us / steps)}{of_step}"
         if new:
             changes = (replays.matched(self.before.work, change) for change in new)
             lines["changed"] = "; ".join(f"{change.nodes:,} {change.of_spec}" for change in changes)
         between = self.after.range
         if between is not None and not between.is_clear:
-            lines["between"] = f"{time_text(between.low_ns / 1000)} and {time_text(between.high_ns / 1000)}"
-        run = self.before.work.unprofiled
-        steps = f", {run.steps} unprofiled step{'s' * (run.steps > 1)}" if run else ""
-        return Summary(f"WhatIf: {self.speedup:.2f} times as fast{steps}", lines)
+            low, high = (time_text(ns / 1000 / steps) for ns in (between.low_ns, between.high_ns))
+            lines["between"] = f"{low} and {high}{of_step}"
+        unprofiled = ", unprofiled" if run else ""
+        return Summary(f"WhatIf: {self.speedup:.2f} times as fast{unprofiled}", lines)
 
     def __repr__(self) -> str:
         return repr_text(self.summary())

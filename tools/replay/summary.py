@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -10,13 +9,13 @@ import numpy as np
 
 from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
+from ...schema.columns import ABSENT, Intervals, busy_until, group_sums, signed_pct, time_text
 from ...schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, DependencyKind
 from ...schema.machine import rounding
 from ...schema.reasons import Counts, Reason
 from .calls import Phase, phases_of
 from .changes import MODULE, UNDER, Bound, Matched, Named, Scale, matched
-from .critical_path import UNEXPLAINED, crossings, largest_part_left, time_by_kind
+from .critical_path import UNEXPLAINED, largest_part_left, time_by_kind
 from .data_loading import waits_of
 from .execution import Replay, makespan_ns
 from .job_graphs import absence, losses, losses_in_words
@@ -27,7 +26,6 @@ HOST_TRANSFERS = "host transfers"
 """What stands for the device and stream of transfers between hosts, as of gloo."""
 STREAMS_SHOWN, LABEL = 16, 14
 """How many streams or threads are listed, and how many letters their labels have at least."""
-NAMES_SHOWN = 4
 RELIABLE_PCT, RELIABLE_MODEL_PCT = 1.0, 3.0
 """If a replay differs more from the measured run, or from the timed steps that a model is of, replays with changes are
 not reliable. Models of tests/data/gpu are up to 2.3 % off, as recorded kernels take a little longer, and the host may
@@ -220,7 +218,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     head = f"critical path  {'of a step; ' * bool(summary.without_profiler)}{of_host}".rstrip("; ")
     lines += [f"explained      {explained}", *([] if scale else _busy(replay, summary)), head]
     path_us = {SAID.get(kind, kind): time_us for kind, time_us in summary.critical_path_us.items()}
-    return "\n".join([*lines, *_shares(path_us, summary), *_crossings(replay)])
+    return "\n".join([*lines, *_shares(path_us, summary)])
 
 
 def _compared(replay: Replay, summary: ReplaySummary) -> list[str]:
@@ -239,18 +237,6 @@ def _compared(replay: Replay, summary: ReplaySummary) -> list[str]:
     error = "" if summary.error_pct is None else f"  {signed_pct(summary.error_pct)}"
     error += " (fitted to it)" if error and work.unprofiled else ""
     return [*lines, f"replayed       {summary.makespan_us / steps:>14,.1f} µs{error}"]
-
-
-def _crossings(replay: Replay) -> list[str]:
-    """Returns the line that says by what the critical path goes from rank to rank, if it does."""
-    names = Categorical.joined(graph.name for graph in replay.work.graphs)
-    # by the name of what both ranks shared, most often first
-    counts = Counter(map(names.__getitem__, crossings(replay)[0].tolist())).most_common()
-    shown = [f"{name.partition('(')[0]} {count:,}" for name, count in counts[:NAMES_SHOWN]]
-    if others := sum(count for _, count in counts[NAMES_SHOWN:]):
-        shown.append(f"others {others:,}")
-    total = sum(count for _, count in counts)
-    return [f"rank changes   {total:>14,}  on the critical path, at {', '.join(shown)}"] if counts else []
 
 
 def _busy(replay: Replay, summary: ReplaySummary) -> list[str]:
@@ -320,9 +306,7 @@ def _changes_communication(replay: Replay, scale: Sequence[Scale]) -> bool:
 
 
 def _reasons_for_doubt(replay: Replay) -> Iterator[str]:
-    """Yields what makes the answer unreliable, as the lines `recording`, `lost` and `explained` show it, and the error
-    of the unchanged replay.
-    """
+    """Yields what makes an answer unreliable."""
     work, unchanged = replay.work, replay.unchanged or replay.work
     if work.recording and work.recording.doubt:
         yield work.recording.doubt
@@ -338,9 +322,7 @@ def _reasons_for_doubt(replay: Replay) -> Iterator[str]:
 
 
 def _of_recorded_host(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns that the host limits this run or changes, and no step shows how long it takes unprofiled; or that the
-    graphs hold a model of that; else "".
-    """
+    """Returns that the host matters and no step shows how long it takes unprofiled, or that this is a model; or ""."""
     work, host_ns = replay.work, time_by_kind(replay).get(NodeClass.HOST.label, 0)
     if work.is_modelled:
         return "these graphs hold a model of the unprofiled run: for a range, build them without --without-profiler"

@@ -107,12 +107,13 @@ APART, NONE = {"together": False, "active": 3}, "no complete step was recorded: 
 ])  # fmt: skip
 @pytest.mark.parametrize("work", [0, 1], ids=["", "within a step"])
 def test_a_block_that_ends_early_says_so_and_counts_complete_steps(
-    torch, tmp_path, steps, window, said, files, complete, work
+    torch, tmp_path, capsys, steps, window, said, files, complete, work
 ):
     (tmp_path / PAIR[1]).touch()  # an older one stays beside no device trace of other steps
     with pytest.warns(UserWarning, match=f"execgraph: {said}"):
         train(torch, tmp_path, steps, rest=lambda: work and torch.ones(3).cumsum(0), **window)
     assert written(tmp_path) == files
+    assert ("but no host trace" in capsys.readouterr().err) == (files == PAIR[:1])
     if PAIR[0] in files:
         device = read_device_trace(str(tmp_path / PAIR[0]))
         ops = link(None if steps < 6 else str(tmp_path / PAIR[1]), device).ops.name

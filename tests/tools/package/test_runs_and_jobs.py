@@ -119,7 +119,9 @@ def test_an_answer_is_without_a_profiler_where_that_is_known_or_as_recorded() ->
     assert (recorded.before.makespan_us, recorded.after.makespan_us) == (180, 100)
     assert "profiler" not in repr(recorded)
     answer = what_if(g.build(), {"class:host": 0.5})
-    assert repr(answer).splitlines()[0] == "WhatIf: 1.50 times as fast, 2 unprofiled steps"
+    assert repr(answer).splitlines()[
+        0
+    ] == "WhatIf: 1.50 times as fast, unprofiled" and "  before   30.0 µs a step" in repr(answer)
     assert (answer.before.makespan_us, answer.after.makespan_us) == pytest.approx((60, 40), rel=0.01)
     further = answer.after.what_if({"class:computation": 0.5})
     assert (further.before.makespan_us, further.after.makespan_us) == pytest.approx((40, 30), rel=0.01)
