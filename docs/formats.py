@@ -143,7 +143,7 @@ They are objects with `name`, `type` and `value`. Each node has these, as in [th
 
 
 PEAKS_ABOUT = """\
-In TFLOP/s without sparsity (-: none or unknown), and GB/s for memory, by recorded name without the maker.
+In TFLOP/s without sparsity (-: none or unknown), and GB/s for memory, by recorded name without the maker. `fp16` stands for bf16, too.
 """
 
 PEAKS_OTHER = """\

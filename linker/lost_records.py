@@ -61,7 +61,9 @@ class LostRecords(NamedTuple):
         return lone | {Reason.OPS_WITHOUT_CALLS: self.before, Reason.SHORT_GRAPHS: self.short}
 
     def contradictions(self, device: DeviceTrace) -> list[Contradiction]:
-        """Returns what is missing, from when to when, and what to do."""
+        """Returns what is missing, from when to when, and what to do; nothing of a file that is cut off."""
+        if device.ends_early:
+            return []
         found, zero, calls = list[tuple[str, str, str]](), trace_start(device), device.calls
 
         def period(start: Int64) -> str:

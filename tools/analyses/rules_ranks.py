@@ -56,7 +56,6 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
         chosen = communicates & (labels.codes == code)
         gain = job.gain(np.where(chosen, 0.0, 1.0))
         if gain.is_worth_it:
-            gain = gain._replace(least_us=None, most_us=None) if job.absent else gain
             faster = Said.TWICE_THE_BANDWIDTH.of(pct=job.gain(np.where(chosen, 0.5, 1.0)).pct)
             advice = _advice_on_transfers(job, chosen, transfer_ns)
             depends_on_bytes = advice not in (Said.MERGE, Said.SEND_FEWER)
@@ -69,7 +68,7 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
                 # said once, of all groups
                 facts += (not_saved := [*_not_saved(job, job.gain(np.where(communicates, 0.0, 1.0)))])
             values = {"group": labels.table[code] or Said.UNNAMED_GROUP, "advice": advice}
-            yield Finding(Found.EXPOSED, gain, "collectives_over_ranks_by_group", values, facts)
+            yield Finding(Found.EXPOSED, None if absent else gain, "collectives_over_ranks_by_group", values, facts)
 
 
 def _not_saved(job: Job, gain: Gain) -> Iterator[Sentence]:
