@@ -199,7 +199,7 @@ def without_ops(job: Job) -> Iterator[Finding]:
         times_us = np.bincount(job.rank_of_node[chosen], work.duration_ns[chosen]) / 1000
         gain, longest, time_us = job.gain(np.where(chosen, 0.0, 1.0)), int(times_us.argmax()), float(times_us.max())
         where = Said.OF_STEPS if code < 0 else Said.MOST_OF.of(name=name)
-        values = {"where": where, "name": name, "time": gain.in_its_unit(time_us), "rank": job.rank_named(longest)}
+        values = {"where": where, "name": name * (code >= 0), "time": gain.in_its_unit(time_us), "rank": job.rank_named(longest)}
         yield Finding(Found.WITHOUT_OPS, gain, "host_phases", values)
 
 
