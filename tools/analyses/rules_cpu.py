@@ -193,13 +193,13 @@ def without_ops(job: Job) -> Iterator[Finding]:
     for row in job.rows("host_time_per_op"):
         total_us[row["name"]] += row["total"]
     for code in np.unique(label).tolist():
-        chosen, name = np.isin(np.arange(len(work)), nodes[label == code]), job.names.table[code]
+        chosen, name = np.isin(np.arange(len(work)), nodes[label == code]), job.names.table[code] if code >= 0 else ""
         if code >= 0 and job.recorded.work.duration_ns[chosen].sum() < 1000 * total_us[name] / 2:
             continue
         times_us = np.bincount(job.rank_of_node[chosen], work.duration_ns[chosen]) / 1000
         gain, longest, time_us = job.gain(np.where(chosen, 0.0, 1.0)), int(times_us.argmax()), float(times_us.max())
-        where = Said.OF_STEPS if code < 0 else Said.MOST_OF.of(name=name)
-        values = {"where": where, "name": name * (code >= 0), "time": gain.in_its_unit(time_us), "rank": job.rank_named(longest)}
+        where = Said.MOST_OF.of(name=name) if name else Said.OF_STEPS
+        values = {"where": where, "name": name, "time": gain.in_its_unit(time_us), "rank": job.rank_named(longest)}
         yield Finding(Found.WITHOUT_OPS, gain, "host_phases", values)
 
 
