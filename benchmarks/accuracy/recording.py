@@ -3,7 +3,7 @@
     python -m benchmarks.accuracy.recording
 
 The captures in tests/data/gpu know how long their steps take without a profiler: `capture` measures it. How long
-steps of all jobs take, timed in one session, is in measured.json there.
+steps of all jobs take is in measured.json there, for both jobs of a row from one session, but for TF32.
 """
 
 import json
@@ -121,8 +121,8 @@ def part_of_the_host(job: str, change: str, better: str) -> list[str]:
 
 
 def _row(job: str, other: str, change: str, recorded_us: float, predicted_us: Sequence[float]) -> list[str]:
-    """Returns a row of what was predicted and really measured, in % of the step before the change. Both steps of what
-    was measured are of one session, as the machine was faster or slower in others; the recording is of another one.
+    """Returns a row of what was predicted and really measured, in % of the step before the change as each knows it: the
+    machine of the recording was faster or slower than that of the measurement.
     """
     recording, timed = capture_of(job).recording, json.loads((CAPTURES / "measured.json").read_text())
     true_pct = 100 * (timed[other]["median"] / timed[job]["median"] - 1)

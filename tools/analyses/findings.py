@@ -251,9 +251,8 @@ def _recording_cost(job: Job, limit: NodeClass, *, is_told: bool) -> str:
             shown = f"Tables and timeline show the recorded run ({recorded} a step)."
             doubt = f" {recording.doubt[:1].upper()}{recording.doubt[1:]}." if recording.doubt else ""
             return f"All this is about the unprofiled run ({without} a step).{doubt} {shown}"
-        return {
-            Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
-        }.get(recording.cause, "")
+        unknown = f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}."
+        return unknown if recording.cause is Cause.SLOWER_BEFORE else ""
     if job.recorded.work.is_modelled:
         return "All this is about a model of the unprofiled run, which these graphs hold."
     if is_told and limit is NodeClass.HOST and not any(rank.recorded_ops for rank in job.ranks):

@@ -143,12 +143,10 @@ class Finding(NamedTuple):
         return "; ".join(self.facts)
 
     def __repr__(self) -> str:
-        lines = {"gain": self.gain.text} if self.gain else {}
-        lines |= {"evidence": self.evidence, "advice": self.advice} | (
-            {"question": self.question} if self.question else {}
-        )
-        lines |= {"table": self.table}
-        return summary_text(Summary(f"Finding: {self.title}", lines))
+        lines = {"gain": self.gain.text if self.gain else "", "evidence": self.evidence, "advice": self.advice}
+        lines |= {"question": self.question, "table": self.table}
+        said = {name: text for name, text in lines.items() if text}
+        return summary_text(Summary(f"Finding: {self.title}", said))
 
 
 @dataclass(slots=True)

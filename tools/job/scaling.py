@@ -27,9 +27,7 @@ LARGEST_NUMBER = 2_147
 GROUPS_SHOWN = 3
 """Of those that are assumed."""
 SCALE_REPORT = "scale.json"
-RECORDED = (
-    "these graphs hold the recorded run, though steps were timed: build them with --without-profiler, if that finds one"
-)
+RECORDED = "these graphs hold the recorded run: build them with --without-profiler, unless that said `the recorded one`"
 COPIES_AT_ONCE = 32
 """A rank's graph is read once for so many of its copies."""
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, Any], None, None]]

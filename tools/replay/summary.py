@@ -291,21 +291,13 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         text, makespan_text = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
     sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
-    is_of_absent = absence(replay.work) and _changes_communication(replay, scale)
-    texts = _of_recorded_host(replay, scale), "" if is_of_absent else absence(replay.work)
+    reasons, absent = [*_reasons_for_doubt(replay, scale)], absence(replay.work)
+    texts = _of_recorded_host(replay, scale), "" if absent in reasons else absent
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in texts if text]
-    reasons = "; ".join([*_reasons_for_doubt(replay), *([absence(replay.work)] if is_of_absent else [])])
-    return "\n".join([*sentences, *([f"Do not rely on this: {reasons}."] if reasons else [])])
+    return "\n".join([*sentences, *([f"Do not rely on this: {'; '.join(reasons)}."] if reasons else [])])
 
 
-def _changes_communication(replay: Replay, scale: Sequence[Scale]) -> bool:
-    pairs = ((graph, node_classes(graph)) for graph in replay.work.graphs)
-    return any(
-        (c.matches(graph, kind) & (kind == NodeClass.COMMUNICATION)).any() for graph, kind in pairs for c in scale
-    )
-
-
-def _reasons_for_doubt(replay: Replay) -> Iterator[str]:
+def _reasons_for_doubt(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
     """Yields what makes an answer unreliable."""
     work, unchanged = replay.work, replay.unchanged or replay.work
     if work.recording and work.recording.doubt:
@@ -319,6 +311,10 @@ def _reasons_for_doubt(replay: Replay) -> Iterator[str]:
         yield f"without changes the replay is {signed_pct(off_pct)} off the measured run"
     if (unexplained := 100 - explained_pct(replay)) > MOST_UNEXPLAINED_PCT:
         yield f"nothing explains {unexplained:.0f} % of the critical path"
+    pairs = ((graph, node_classes(graph)) for graph in work.graphs)
+    changed = (kind[change.matches(graph, kind)] for graph, kind in pairs for change in scale)
+    if (absent := absence(work)) and any((kinds == NodeClass.COMMUNICATION).any() for kinds in changed):
+        yield absent
 
 
 def _of_recorded_host(replay: Replay, scale: Sequence[Scale]) -> str:
