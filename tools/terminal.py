@@ -151,5 +151,5 @@ def list_names(names: Sequence[str], shown: int = NAMES_SHOWN) -> str:
 
 def list_counts(lead: str, counts: Mapping[str, int]) -> str:
     """Returns `lead` and how many files of each kind there are; "" without any."""
-    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    listing = ", ".join(f"{kind} ({count})" for kind, count in counts.items() if count)
     return lead + listing if listing else ""

@@ -217,7 +217,7 @@ def test_an_empty_file_is_called_empty(folder: Path, error_of: ErrorOf, case: st
         ("trace-report", "host.json", "has no device trace; "),
         ("trace-report, captures", "merged.json", "several ranks merged into one trace"),
         ("trace-merge", "host.json", "host.json is a host trace, not a device trace: pass it to trace-link"),
-        ("trace-merge", "merged.json", "no device trace of a single rank, but 1 merged ones"),
+        ("trace-merge", "merged.json", "no device trace of a single rank, but merged ones (1)"),
         (
             "trace-build",
             "host.json",
@@ -256,9 +256,9 @@ def test_a_folder_for_a_file_is_answered_by_what_is_in_it(folder, out, error_of,
         ("trace-replay", ["graph.et"], "holds no graph.N.et; give a file in it, such as "),
         ("trace-view", ["graph.et", "report.json"], "holds no graph.N.et; give a file in it, such as "),
         ("trace-scale", ["device.json"], "holds no graph.N.et; pass it to trace-build"),
-        ("trace-build", ["graph.et", "text"], "holds no device trace but 1 execution graphs, 1 text files; "),
+        ("trace-build", ["graph.et", "text"], "holds no device trace but execution graphs (1), text files (1); "),
         ("trace-diagnose", [], "no traces there"),
-        ("trace-merge", ["host.json"], "no device trace of a single rank, but 1 host traces"),
+        ("trace-merge", ["host.json"], "no device trace of a single rank, but host traces (1)"),
     ],
 )
 def test_a_folder_without_what_is_wanted_is_one_line(folder, out, run, case, held, text):

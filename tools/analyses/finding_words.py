@@ -67,7 +67,7 @@ class Found(Enum):
         "it takes {time}{rank:+ on rank #}\n{recorded:+# in the recorded run}",
         "An optimizer twice as fast", "phase:optimizer=0.5")
     ANNOTATED_WORK = FindingWords("The work in '{name}' takes {pct:.0f} % of the run",
-        "Ask whether each step needs it: do it less often, or leave it out",
+        "{advice}",
         remedy="Steps without it", question="{spec}")
     WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
@@ -120,8 +120,8 @@ class Said(Enum):
     FEWER_BITS = "use fewer bits for weights and caches, shorter caches, or more devices"
     LOAD_AHEAD = ("Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
         "pin_memory=True), with more workers if there are some, or make each sample cheaper")
-    LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it (else the loop becomes slower), as "
-        "DataLoader(num_workers=1, persistent_workers=True) does, or make each sample cheaper")
+    LOAD_ON_CPU = ("Load batches ahead in other processes, as DataLoader(num_workers={count}, persistent_workers=True) does, if cores are "
+        "free for them: {what} then takes about {least}. Or make each sample cheaper")
     NO_FREE_CORE = ("Make each sample cheaper. {busy:.1f} of {cores} cores are busy, so a process that loads ahead would take one from the "
         "loop")
     LOAD_FASTER = ("Other processes load batches ahead: give DataLoader more of them (num_workers) if cores are free, or make each sample "
@@ -131,6 +131,8 @@ class Said(Enum):
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"
     MORE_THREADS = ("Only {busy:.1f} of {cores} cores are busy: try more threads (OMP_NUM_THREADS, torch.set_num_threads), bf16 or "
         "torch.compile, or a GPU")
+    LEAVE_OUT = "Ask whether each step needs it: do it less often, or leave it out"
+    CHEAPER_FORM = "It has a backward pass, which counts: try a cheaper form, such as one fused op or torch.compile"
     OF_LOADER = "the data loader's"
     LESS_RECORDED = "whose slower loop leaves the loader more time"
     FREE_CORES = "Make each sample cheaper, load it once and keep it, or give the job more cores: every op then runs faster"

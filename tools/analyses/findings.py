@@ -128,6 +128,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         slow = next((each for each in findings if each.gain and each.what is Found.PAUSES), None)
         if slow and slow.gain and slow.gain.us > ((best and best.gain) or gain).us:
             said += f" {slow.title}. {_saves(slow)}"
+        said += "".join(f" {each.title}." for each in findings if each.what is Found.UNEVEN_STEPS)
     shown = [finding.gain for finding in findings if finding.gain] or [gain]
     if any(each.freed_pct is not None for each in shown):
         said += f" Gains are ranges, as {replays.fixed_in_words(job.work, job.with_causes[1])}."
@@ -173,9 +174,9 @@ def _phases(job: Job) -> str:
     rows = job.rows("host_phases")
     whole = sum(row["time"] for row in rows)
     shares = [(100 * sum(row[name] for row in rows) / whole, name) for name in HOST_PHASES] if whole else []
-    words = {"between_ops": "Python between ops", "data_loading": "data loading"}
+    words = {"between_ops": "Python between ops", "forward_and_other": "forward and other ops"}
     longest = sorted((share, name) for share, name in shares if share >= 1)[::-1]
-    return ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
+    return ", ".join(f"{share:.0f} % {words.get(name, name)}".replace("_", " ") for share, name in longest)
 
 
 def _rest(job: Job, findings: Sequence[Finding]) -> str:

@@ -133,8 +133,8 @@ class Finding(NamedTuple):
 
     @property
     def question(self) -> str:
-        """The command that asks how long the run takes with the repair; "" where a change of durations is none."""
-        change = in_template(FOUND_WORDS[self.what].question, self.values)
+        """The command that asks how long the run takes with the repair; "" without a gain."""
+        change = self.gain and in_template(FOUND_WORDS[self.what].question, self.values)
         return f"trace-replay GRAPHS --scale {change}" if change else ""
 
     @property

@@ -17,7 +17,7 @@ from .table import Columns, Table, tabulate, us
 
 NO_OPS = "no host op with a time was recorded"
 NO_LAUNCHES = "no activity was launched by a recorded host op"
-HOST_PHASES = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
+HOST_PHASES = ("forward_and_other", "backward", "optimizer", "data_loading", "waiting", "between_ops")
 """The columns of the phases, which add up to the step."""
 PHASES = ("for_device", *(phase.value for phase in Phase), "for_threads")
 """The phases in the order in which time that belongs to several counts."""

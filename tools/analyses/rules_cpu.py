@@ -10,7 +10,7 @@ import numpy as np
 
 from ...converter.timeline import IDLE
 from ...schema.columns import Bool, Categorical, Floats, groupby
-from ...schema.linked import STEP_MARK, USER_SCOPE
+from ...schema.linked import AUTOGRAD, STEP_MARK, USER_SCOPE
 from .. import replay as replays
 from ..replay import NodeClass, waits_of
 from .finding_words import Found, Said
@@ -111,7 +111,9 @@ def annotated_work(job: Job) -> Iterator[Finding]:
     if not job.is_on_device and (found := _longest_annotation(job)):
         none = np.zeros(len(job.work.source), np.bool_)
         gain = job.gain_of(found.question, np.where(found.inside, 0.0, 1.0), none)
+        is_trained = (found.inside & job.names.where(lambda name: name.startswith(AUTOGRAD))).any()
         values = {"name": found.name, "pct": 100 * found.share, "spec": shlex.quote(found.question)}
+        values["advice"] = Said.CHEAPER_FORM if is_trained else Said.LEAVE_OUT
         yield Finding(Found.ANNOTATED_WORK, gain, "host_time_per_op", values)
 
 

@@ -3,6 +3,7 @@
 A copy back to the host is a wait for a result, whatever memory it goes to.
 """
 
+import math
 import re
 import shlex
 from collections import defaultdict
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import Bool, Int64, Ns, Rows, group_sums, rows_of_each
+from ...schema.columns import Bool, Int64, Ns, Rows, group_sums, rows_of_each, time_text
 from ...schema.device_peaks import pinned_rate
 from ...schema.errors import Remedy
 from ...schema.graph import DEVICE_NAME, DependencyKind
@@ -20,7 +21,7 @@ from ...schema.linked import NEVER, STEP_MARK
 from .. import replay as replays
 from ..replay import Cause, NodeClass, waits_of
 from .finding_words import Found, Said, Sentence
-from .job import Finding, Job, is_of_kind
+from .job import Finding, Gain, Job, is_of_kind
 
 FEWEST_LAUNCHES = 20
 """Fewer launches than this are no loop over small kernels."""
@@ -30,6 +31,8 @@ INTERRUPTION = 10
 """Host work of more than so many times the median before a launch is something else than launching."""
 NAMED, LEAST_OF_WAITS = 3, 0.01
 """So many sites of waits are named, from this share of all on."""
+MOST_LOADERS, NO_GAIN = 16, 0.9
+"""More processes are not advised to load, nor any if a step would still take this share of its time."""
 OF_TRANSFERS = ("gloo:", "c10d::")
 OF_PROGRAM = ("DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
 """How calls end with which programs wait for no result."""
@@ -104,11 +107,10 @@ def data_loader(job: Job) -> Iterator[Finding]:
     longest = int(times_us.argmax())
     without = np.where(loads, 0.0, 1.0), handed_over
     gain = job.gain_of(question, *without) if question else job.gain(*without)
-    advice: object = Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU
+    advice: object = Said.LOAD_FASTER if is_ahead else Said.LOAD_AHEAD
     if not job.is_on_device:  # a process that loads ahead needs a core
         gain = gain._replace(least_us=None, most_us=None)
-        if run and run.has_no_free_core and not is_ahead:
-            advice = Said.NO_FREE_CORE.of(busy=run.busy_cores, cores=run.cores)
+        advice = advice if is_ahead else _loading_elsewhere(job, gain, times_us[longest])
     values = {
         "spec": shlex.quote(question) if question else "", "advice": advice, "rank": job.rank_named(longest),
         "time": gain.in_its_unit(times_us[longest]),
@@ -116,6 +118,19 @@ def data_loader(job: Job) -> Iterator[Finding]:
         "why": Said.LESS_RECORDED if is_slowed and is_ahead and recorded_us[longest] < times_us[longest] else "",
     }  # fmt: skip
     yield Finding(Found.DATA_LOADER, gain, "host_phases", values)
+
+
+def _loading_elsewhere(job: Job, gain: Gain, loading_us: float) -> Sentence:
+    """Returns whether other processes should load what a loop loads itself in so long, and how many: one where it is
+    not known how busy the cores are.
+    """
+    run, steps = job.recording, max(gain.steps, 1)
+    step_us, rest_us, loading_us = job.length_us / steps, (job.length_us - gain.us) / steps, loading_us / steps
+    least_us = replays.with_loaders_us(run, rest_us, loading_us, MOST_LOADERS if run and run.cores else 1)
+    if run and run.cores and least_us > NO_GAIN * step_us:
+        return Said.NO_FREE_CORE.of(busy=run.busy_cores, cores=run.cores)
+    count = math.ceil(loading_us / least_us)
+    return Said.LOAD_ON_CPU.of(count=count, least=time_text(least_us), what="a step" if gain.steps else "the run")
 
 
 def _question(job: Job, is_named: Bool, by: str) -> str:

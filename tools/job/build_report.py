@@ -245,7 +245,8 @@ def time_lines(report: BuildReport) -> Iterator[str]:
     if excess:
         excess_us, collectives_us, rank_number = max(excess, key=lambda of_rank: of_rank[0])
         part = f"{time_text(excess_us)} of {time_text(collectives_us)} of collectives on rank {rank_number}"
-        yield summary_line("excess", f"{part} is more than the fitted network gives; kept whatever the network")
+        rest = f"another network changes the other {time_text(collectives_us - excess_us)} alone"
+        yield summary_line("excess", f"{part} is more than the fitted network gives; {rest}")
 
 
 def _by_rank(times_us: Mapping[int, float]) -> str:

@@ -155,7 +155,9 @@ class WhatIf(NamedTuple):
         lines["saved"] = f"{time_text(self.saved_us / steps)}{of_step}"
         if new:
             changes = (replays.matched(self.before.work, change) for change in new)
-            lines["changed"] = "; ".join(f"{change.nodes:,} {change.of_spec}" for change in changes)
+            lines["changed"] = "; ".join(
+                f"{change.nodes:,} {change.of_spec(run.steps if run else 0)}" for change in changes
+            )
         between = self.after.range
         if between is not None and not between.is_clear:
             low, high = (time_text(ns / 1000 / steps) for ns in (between.low_ns, between.high_ns))
@@ -219,8 +221,9 @@ def what_if(graphs: Graphs, changes: Changes, *, as_recorded: bool = False) -> W
         changes: The factor (0 or more), or a time such as "20ms" that each occurrence takes, by what it applies to,
             spelled as before the `=` of `--scale`; or a list of such specs. It is a regular expression that is searched
             in the names of nodes, `class:` with host, computation, communication, memory or delay, `bound:` with
-            compute or memory, `phase:` with forward, backward, optimizer or data_loading, or a regular expression
-            behind `under:` or `module:`; `rank:N/` before it is for one rank. The factors of one node multiply.
+            compute or memory, `phase:` with backward, optimizer, data_loading or forward_and_other, or a regular
+            expression behind `under:` or `module:`; `rank:N/` before it is for one rank. The factors of one node
+            multiply.
         as_recorded: Whether to take the run as it was recorded.
 
     Raises:

@@ -16,7 +16,7 @@ from .execution import (
     replay_ranks,
 )  # fmt: skip
 from .job_graphs import BUILT, Graphs, given_graphs, graph_files, graph_paths, losses, read_graph_file, why_not_one_job
-from .recording import Cause, Recording, Run, noise_of, recording, run_of
+from .recording import Cause, Recording, Run, noise_of, recording, run_of, with_loaders_us
 from .simulator import Simulated, configuration_of, describe_simulated, simulate_ranks
 from .summary import (
     MOST_UNEXPLAINED_PCT, RELIABLE_MODEL_PCT, RELIABLE_PCT, ReplaySummary, busy_ns, describe, explained_pct,

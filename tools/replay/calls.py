@@ -1,8 +1,8 @@
 """The calls in a graph, what happens within them, and the phase of the step that each node is of.
 
 Each op with all of its slices is one call, each other host node and activity one by itself. Within a call is what it
-called and launched, at any depth; what it handed over to another thread; and what a thread for which it waited did
-since it began, as autograd's does for an annotation around `backward()`.
+called and launched, at any depth; what it handed over to another thread; what a thread for which it waited did since
+it began, as autograd's does for an annotation around `backward()`; and the backward pass of its ops.
 """
 
 import re
@@ -99,8 +99,33 @@ def within(graph: ExecutionGraph, pattern: "re.Pattern[str]") -> Int64:
         done = calls.of_row[rows]
         done = done[done >= 0]
         of_call[done[of_call[done] < 0]] = call
+    forward = _forward_calls(graph, calls)
+    of_call = np.where(of_call < 0, np.append(around[calls.first_row], -1)[forward], of_call)
     called = np.append(nearest(of_call >= 0, calls.parent), -1)[calls.of_row]
     return np.where((around < 0) & (called >= 0), np.append(of_call, -1)[called], around)
+
+
+def _forward_calls(graph: ExecutionGraph, calls: Calls) -> Int64:
+    """Returns for each call of a backward pass the last one before it that has its sequence number, -1 for others."""
+    first, forward = calls.first_row, np.full(len(calls), -1)
+    number, thread, start = (
+        graph.integers("seq_id")[first],
+        graph.integers("tid")[first],
+        graph.host_clock_start_ns[first],
+    )
+    is_backward, is_known = (
+        graph.integers("fw_tid")[first] > 0,
+        (graph.integers("slice")[first] != ABSENT) & (number >= 0),
+    )
+    rows, later = np.flatnonzero(is_known & ~is_backward), np.flatnonzero(is_known & is_backward)
+    if len(rows):  # each thread has numbers of its own: the one with most of them runs the program
+        threads, counts = np.unique(thread[rows], return_counts=True)
+        rows = rows[thread[rows] == threads[counts.argmax()]]
+        rows = rows[np.lexsort((start[rows], number[rows]))]
+        last = np.searchsorted(number[rows], number[later], side="right") - 1
+        found = (number[rows[last]] == number[later]) & (start[rows[last]] < start[later])
+        forward[later[found]] = rows[last[found]]
+    return forward
 
 
 class Phase(Enum):
@@ -108,7 +133,7 @@ class Phase(Enum):
 
     DATA_LOADING = "data_loading"
     OPTIMIZER = "optimizer"
-    FORWARD = "forward"
+    FORWARD = "forward_and_other"  # ops of no other phase: nothing tells a statistic from the forward pass
     BACKWARD = "backward"
 
 

@@ -240,11 +240,11 @@ class Matched(msgspec.Struct, frozen=True):
     time_us: float
     names: list[str] = []
 
-    @property
-    def of_spec(self) -> str:
-        """Says after a number of nodes by what they were chosen, and how long they took."""
+    def of_spec(self, steps: int = 0) -> str:
+        """Says after a number of nodes by what they were chosen, and how long they took in all, or in each step."""
         names = list_names([columns.shortened(name, NAME_SHOWN) for name in self.names], NAMES_SHOWN)
-        of_spec = f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time_text(self.time_us)} of work in all)"
+        time = f"{time_text(self.time_us / max(steps, 1))} of work {'a step' if steps else 'in all'}"
+        of_spec = f"node{'' if self.nodes == 1 else 's'} by {self.spec} ({time})"
         return f"{of_spec}: {names}" if names else of_spec
 
 

@@ -201,6 +201,17 @@ class Recording(msgspec.Struct, frozen=True):
         return f"a replay is {signed_pct(self.error_pct)} off the unprofiled steps" if is_off else ""
 
 
+def with_loaders_us(run: Recording | None, rest_us: float, loading_us: float, processes: int = 1) -> float:
+    """Returns how long a step takes (µs) if so many processes load ahead what a loop loads itself: as the rest of the
+    loop, as a process for its batches, or as all cores for all that is computed, where threads that spin count.
+
+    >>> with_loaders_us(None, 2_000, 12_000), with_loaders_us(None, 2_000, 12_000, processes=6)
+    (12000.0, 2000)
+    """
+    cores_us = (run.own_cpu_us + run.others_cpu_us) / run.cores if run and run.cores else 0.0
+    return max(rest_us, loading_us / processes, cores_us)
+
+
 def recording(graphs: Graphs) -> Recording | None:
     """Returns what recording did to the run of these ranks; None where no rank was measured without a profiler."""
     return run_of(given_graphs(graphs, "recording(graphs)", allow_mismatch=True)).job.recording

@@ -19,7 +19,7 @@ from .critical_path import UNEXPLAINED, largest_part_left, time_by_kind
 from .data_loading import waits_of
 from .execution import Replay, makespan_ns
 from .job_graphs import absence, losses, losses_in_words
-from .recording import Recording
+from .recording import Recording, with_loaders_us
 from .workload import WHY, NodeClass, Workload, node_classes, number_text
 
 HOST_TRANSFERS = "host transfers"
@@ -198,7 +198,8 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     """Returns the summary as aligned text: of a changed run the answer in sentences, and below it what it rests on."""
     work, starts = replay.work, summary.start_error_us
     lines = [answer(replay, scale), ""] if scale else _compared(replay, summary)
-    lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
+    of_steps = summary.without_profiler.steps if summary.without_profiler else 0
+    lines += [f"changed        {change.nodes:>14,}  {change.of_spec(of_steps)}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
     texts = {"differs": summary.differs, "absent": summary.absent, "lost": losses_in_words(work)}
     texts["rounded"] = rounding(np.concatenate([graph.duration_ns for graph in work.graphs])[work.is_activity])
@@ -292,7 +293,11 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {makespan_text}.")
     sentences += [*_of_ops_alone(replay, scale), *_of_loaders(replay, scale)]
     reasons, absent = [*_reasons_for_doubt(replay, scale)], absence(replay.work)
-    texts = _of_recorded_host(replay, scale), "" if absent in reasons else absent
+    texts = (
+        _of_loading(replay, scale, what, times_us, steps),
+        _of_recorded_host(replay, scale),
+        "" if absent in reasons else absent,
+    )
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in texts if text]
     return "\n".join([*sentences, *([f"Do not rely on this: {'; '.join(reasons)}."] if reasons else [])])
 
@@ -331,8 +336,10 @@ def _of_recorded_host(replay: Replay, scale: Sequence[Scale]) -> str:
 
 def _of_ops_alone(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
     """Yields a sentence for each name that changes ops, but neither what they launch nor most of what they call."""
+    loader = waits_of(replay.unchanged or replay.work)[0]
     for change in scale:
-        if not isinstance(name := change.target, re.Pattern):
+        of_ranks = [change.matches(graph, node_classes(graph)) for graph in replay.work.graphs]
+        if not isinstance(name := change.target, re.Pattern) or np.concatenate(of_ranks)[loader].any():
             continue
         below = dataclasses.replace(change, target=Named(UNDER, name))
         (host_ns, device_ns), (host_below_ns, device_below_ns) = (_changed_ns(replay, each) for each in (change, below))
@@ -353,14 +360,30 @@ def _of_loaders(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
         unknown = "The loop did not wait for its data loader: how long its processes need for a batch is not known."
         known = "This assumes that the factor applies to all of the time in which its processes prepare a batch."
         yield known if (is_chosen & is_waiting).any() else unknown
-    loading = [*Phase].index(Phase.DATA_LOADING)
-    pairs = [(change, graph) for change in scale if change.factor == 0 for graph in replay.work.graphs]
-    left_out = (phases_of(graph)[change.matches(graph, node_classes(graph))] for change, graph in pairs)
-    is_loop = not len(row) and not replay.work.is_activity.any()
-    if is_loop and any(len(phase) and (phase == loading).all() for phase in left_out):
-        is_busy = replay.work.recording and replay.work.recording.has_no_free_core
-        core = "takes a core from the loop, as none was free" if is_busy else "needs a free core"
-        yield f"This is for loading that takes no time; another process that loads instead {core}."
+
+
+def _of_loading(replay: Replay, scale: Sequence[Scale], what: str, times_us: Sequence[float], steps: int) -> str:
+    """Returns how long a step of a loop that loads itself is if another process does, or "" if loading stays. The
+    `steps` take so long with it and without it.
+    """
+    work, before_us, after_us = replay.unchanged or replay.work, *(time / steps for time in times_us)
+    gone = [
+        each for each in scale if each.factor == 0 and _phases(replay, each) == {[*Phase].index(Phase.DATA_LOADING)}
+    ]
+    if not gone or not before_us or len(waits_of(work)[0]) or work.is_activity.any():
+        return ""
+    loading_us = matched(work, *gone).time_us / len(work.graphs) / steps
+    least_us = min(with_loaders_us(work.recording, after_us, loading_us), before_us)
+    least = f"takes about {time_text(least_us)}, {100 * (1 - least_us / before_us):.0f} % less"
+    least = least if least_us > after_us else "may be as short, if a core is free for it"
+    return f"this is for loading that takes no time; with one process that loads ahead (num_workers=1), {what} {least}"
+
+
+def _phases(replay: Replay, change: Scale) -> set[int]:
+    """Returns the numbers of the phases that a change is about."""
+    return {
+        int(phase) for g in replay.work.graphs for phase in np.unique(phases_of(g)[change.matches(g, node_classes(g))])
+    }
 
 
 def _changed_ns(replay: Replay, change: Scale) -> tuple[int, int]:

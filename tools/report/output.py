@@ -78,8 +78,8 @@ def summary_text(report: Report) -> str:
 
 def _advice(report: Report, count: int) -> list[str]:
     """Returns the verdict, so many findings with a gain, the other titles, what all bring if gains do not add up."""
-    findings, lines = report.findings, list[str]()
-    gains = [finding for finding in findings if finding.gain is not None]
+    findings, gains = report.findings, [finding for finding in report.findings if finding.gain is not None]
+    lines = ["Seen, but not known to limit the run:"] * bool(findings and not gains)
     listed = gains[:count] if count < len(findings) else findings
     for number, finding in enumerate(listed, 1):
         saves = f". {finding.remedy} would save {finding.gain.text}" if finding.gain else ""
@@ -128,7 +128,7 @@ def _phases(table: Table, clock: str) -> Table:
     """Returns the shares of the phases of each step in percent, in a title and not in each heading, to be narrow."""
     time = np.asarray(table["time"], np.float64)
     pct = {name: 100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1) for name in PHASES}
-    titles = ("python" if name == "between_ops" else name for name in PHASES)
+    titles = ("python" if name == "between_ops" else name.replace("_and_", "/").replace("_", " ") for name in PHASES)
     shares = [Column(title, "", np.round(of, 1)) for title, of in zip(titles, pct.values(), strict=True)]
     title = f"Time of the host by phase of each {clock}step, in % (python: between ops)"
     return Table(table.name, title, [*table.columns[:2], Column("time", "ms", time / 1000), *shares])

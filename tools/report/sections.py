@@ -44,9 +44,9 @@ SECTIONS = {
         Section("step_breakdown", "Steps", "A step lasts until its mark and all that it launched have ended. It is "
                 "bound by what most of the critical path of its rank, replayed alone, is: work of the device, or of "
                 "the host, which then is what to make faster."),
-        Section("host_phases", "Phases", "What the main thread did in each step: ops of the forward and the backward "
-                "pass, the optimizer, the next batch, waiting for the device, other threads or ranks, and Python "
-                "between ops."),
+        Section("host_phases", "Phases", "What the main thread did in each step: backward pass, optimizer, next batch, "
+                "all other ops (the forward pass, and logging for example), waiting for the device, other threads or "
+                "ranks, and Python between ops."),
         Section("idle_time_breakdown", "Idle time", "Why a stream stood still: the launch came after the stream was "
                 "free (host wait), the start took its usual pause (kernel wait, below {options.kernel_wait_us:g} µs), "
                 "or the work was there but held back (other)."),

@@ -17,7 +17,7 @@ STATEMENTS: dict[str, Statement] = {}
 """What the tables of each section of the page prove, in a sentence; a statement is "" where they prove nothing."""
 LONGEST = 60
 PHASES = {
-    "forward": "the forward pass", "backward": "the backward pass", "optimizer": "optimizer",
+    "forward_and_other": "the forward pass and other ops", "backward": "the backward pass", "optimizer": "optimizer",
     "data_loading": "data loading", "waiting": "waiting", "between_ops": "Python between ops",
 }  # fmt: skip
 IDLE_CAUSES = {
@@ -31,7 +31,7 @@ WORK = {
 FACTS = ("kernel_breakdown", "communication_computation_overlap", "idle_time_breakdown")
 """The sections whose statements are facts of the run, too."""
 NO_DEVICE = "No device activity was recorded: the page shows the host alone."
-DIFFERENCES, OF_TWO_RUNS, LEAST_CHANGE_PCT = 4, "trace_diff_runs", 1.0
+DIFFERENCES, OF_TWO_RUNS, LEAST_CHANGE_PCT, UNLIKE_PCT = 4, "trace_diff_runs", 1.0, 400.0
 MOST_NOISE_PCT = 20.0
 """Runs whose steps differ by more by chance may differ by much without it being seen."""
 
@@ -161,6 +161,8 @@ def diff_verdict(tables: Tables) -> str:
             f"{_more(pct)} often. The run takes {_change(first)}, which for as much work is {_more(per_work)} time."
         )
     text = _faster(first)
+    if max(first["change"], 100 * first["a"] / (first["b"] or 1) - 100) > UNLIKE_PCT:
+        text += ", so the two may be of different programs"
     # what recording did to steps that waited for data says nothing of them
     waited = [row for row in waits if without and 2 * row["difference"] / (without["difference"] or 1) > 1]
     of_recording = [row for row in rows if row["part"] not in (*WHOLE, DATA_WITHOUT_PROFILER)]
@@ -205,6 +207,7 @@ def _faster(row: Row) -> str:
     pct = row["change"]
     how = "as fast as" if abs(pct) < LEAST_CHANGE_PCT else "faster than" if pct < 0 else "slower than"
     change = f"{abs(pct):.1f} % {'less' if pct < 0 else 'more'} time, "
+    change = f"{1 + pct / 100:.1f} times as long, " if pct > UNLIKE_PCT else change
     is_same = time_text(row["a"]) == time_text(row["b"])
     takes = f"takes {'' if is_same else change}{_change(row)}"
     return f"Run B is {how} run A: {'the run' if row['part'] == RUN else 'a step'} {takes}"

@@ -29,7 +29,7 @@ DEEPEST = 40
 LONGEST = 32
 """The most letters of a box's name."""
 REST = "the rest"
-PHASES = "data loading", "forward", "backward", "optimizer", REST
+PHASES = "data loading", "forward and other", "backward", "optimizer", REST
 LARGEST_CLASSES = (NodeClass.COMMUNICATION, NodeClass.COMPUTATION, NodeClass.MEMORY, NodeClass.HOST)
 
 

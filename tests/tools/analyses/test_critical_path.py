@@ -312,7 +312,7 @@ def test_a_step_is_forward_backward_optimizer_data_loading_and_python(t: TraceBu
                 t.leaf("aten::add_", 6)
             t.work(5)
     # the run ends with the last op
-    names = "forward", "backward", "optimizer", "data_loading", "waiting", "between_ops", "time"
+    names = "forward_and_other", "backward", "optimizer", "data_loading", "waiting", "between_ops", "time"
     assert picked(phases(t), *names) == [(10, 20, 6, 5, 0, 9, 50), (10, 20, 6, 5, 0, 4, 45)]
 
 
@@ -320,7 +320,7 @@ def test_an_op_that_had_ended_is_not_around_the_step_that_names_it_as_its_parent
     """As in this real run, whose second step names an op of the first one's backward pass."""
     linked = link(TRACES / "host_rank0.json.gz", TRACES / "device_rank0.json.gz")
     steps = analyse([RankTrace(0, linked)], ["host_phases"])["host_phases"].rows()
-    assert [round(float(str(step["forward"]))) for step in steps] == [12_441, 13_763]
+    assert [round(float(str(step["forward_and_other"]))) for step in steps] == [12_441, 13_763]
 
 
 def test_waiting_for_the_device_is_no_forward() -> None:
@@ -328,7 +328,7 @@ def test_waiting_for_the_device_is_no_forward() -> None:
     with t.annotation("ProfilerStep#0"), t.op("aten::item"):
         t.memcpy("DtoH", duration=40)
     (row,) = phases(t)
-    assert row["waiting"] >= 40 and row["forward"] < 10
+    assert row["waiting"] >= 40 and row["forward_and_other"] < 10
 
 
 def test_without_steps_the_run_is_one_and_annotations_of_users_name_phases(t: TraceBuilder) -> None:
@@ -339,4 +339,4 @@ def test_without_steps_the_run_is_one_and_annotations_of_users_name_phases(t: Tr
         t.work(20)
     t.leaf("aten::relu", 1)
     (row,) = phases(t)
-    assert (row["forward"], row["data_loading"], row["time"]) == (16, 20, 36)
+    assert (row["forward_and_other"], row["data_loading"], row["time"]) == (16, 20, 36)

@@ -37,7 +37,7 @@ def test_a_run_on_the_cpu_is_told_by_its_phases(t: TraceBuilder) -> None:
         t.leaf("aten::mm", 60)
         t.leaf("autograd::engine::evaluate_function: MmBackward0", 40)
     assert sentence(played(t)).startswith(
-        "All work is on the CPU: 60 % forward, 40 % backward. aten::mm is the heaviest op"
+        "All work is on the CPU: 60 % forward and other ops, 40 % backward. aten::mm is the heaviest op"
     )
 
 

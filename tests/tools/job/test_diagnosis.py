@@ -405,7 +405,7 @@ def test_steps_that_warm_up_are_counted_and_are_no_loss(folder: Path) -> None:
 
 def test_a_folder_without_traces_is_unusable(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(DataError, match="no traces there, but 1 text files"):
+    with pytest.raises(DataError, match=r"no traces there, but text files \(1\)"):
         diagnose([tmp_path])
     assert command(tmp_path) == 1
     assert command(tmp_path / "absent") == 1

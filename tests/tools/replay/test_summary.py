@@ -15,7 +15,19 @@ from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph
 from execgraph.schema.linked import FOREVER, USER_SCOPE
-from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_job, replay_ranks, run_of, summarise
+from execgraph.tools.replay import (
+    Cause,
+    Recording,
+    busy_ns,
+    describe,
+    parse_scale,
+    replay,
+    replay_job,
+    replay_ranks,
+    run_of,
+    summarise,
+    with_loaders_us,
+)
 from execgraph.tools.replay.changed_graphs import changed_graphs
 from execgraph.tools.replay.summary import answer, start_error
 from execgraph.tools.replay.workload import node_classes
@@ -203,15 +215,30 @@ def test_an_answer_says_if_the_host_limits_a_run_of_which_no_step_was_timed_with
         assert (said in answered([g.build()], "gemm=0.99")) == is_said
 
 
-def test_an_answer_about_a_loader_of_a_cpu_says_that_another_process_needs_a_core() -> None:
-    for kernels, is_said in ((0, True), (1, False)):
-        g = GraphBuilder(rank=0)
-        loaded = g.host("load batch", 0, 50_000, slice=0, scope=USER_SCOPE)
-        step = g.host("aten::mm", 50_000, 50_000, slice=0, after=[(loaded, PROGRAM_ORDER)])
-        for _ in range(kernels):
-            g.activity("gemm", 100_000, 1_000, after=[(step, LAUNCH)])
-        assert ("needs a free core" in answered([g.build()], "load batch=0")) == is_said
-        assert "needs a free core" not in answered([g.build()], "load batch=0.5")
+@pytest.mark.parametrize(
+    ("loading_ns", "kernels", "said"),
+    [
+        (60_000, 0, "takes about 60.0 µs, 40 % less"),
+        (40_000, 0, "may be as short, if a core is free"),
+        (60_000, 1, ""),
+    ],
+)
+def test_an_answer_about_a_loop_that_loads_says_how_long_it_is_if_another_process_loads(
+    loading_ns: int, kernels: int, said: str
+) -> None:
+    g = GraphBuilder(rank=0)
+    loaded = g.host("load batch", 0, loading_ns, slice=0, scope=USER_SCOPE)
+    step = g.host("aten::mm", loading_ns, 100_000 - loading_ns, slice=0, after=[(loaded, PROGRAM_ORDER)])
+    for _ in range(kernels):
+        g.activity("gemm", 100_000, 1_000, after=[(step, LAUNCH)])
+    without, twice = answered([g.build()], "load batch=0"), answered([g.build()], "load batch=0.5")
+    assert said in without and ("num_workers=1" in without) == bool(said) and "num_workers" not in twice
+
+
+def test_processes_that_load_ahead_do_not_make_a_step_shorter_than_all_work_takes_on_all_cores() -> None:
+    step = Recording(10_000, 10_000, Cause.NOT_SLOWED, 4, cores=2, own_cpu_us=15_000, others_cpu_us=1_000)
+    assert with_loaders_us(step, 5_000, 5_000) == 8_000
+    assert with_loaders_us(step, 1_000, 9_000) == 9_000
 
 
 def answered(ranks: list[ExecutionGraph], *specs: str) -> str:
@@ -409,10 +436,10 @@ def test_a_malformed_change_is_refused() -> None:
         ("flash_attention=0.5", "no node has 'flash_attention' in its name: the table `nodes` of a graph has the names"),
         ("under:aten::linaer=0", "no node has 'aten::linaer' around it: did you mean 'aten::linear'?"),
         ("module:Net=0", "no module was recorded: capture with modules=True, and build with modules=True"),
-        ("phase:optimizer=0", "there is no optimizer in these graphs, only data_loading, forward, backward"),
+        ("phase:optimizer=0", "there is no optimizer in these graphs, only data_loading, forward_and_other, backward"),
         ("class:communication=0", "there is no communication in these graphs, only host, computation"),
         ("rank:3/class:host=0", "there is no rank 3: the graphs record no rank"),
-        ("phase:forward=1ms", "the graph has no steps whose time could be set; give a factor"),
+        ("phase:forward_and_other=1ms", "the graph has no steps whose time could be set; give a factor"),
         ("mod:linear=0", "no node has 'mod:linear' in its name: did you mean 'module:'?"),
         ("Under:linear=0", "no node has 'Under:linear' in its name: did you mean 'under:'?"),
         ("gloo:all_reduce=0", "no node has 'gloo:all_reduce' in its name: the table"),
@@ -432,26 +459,36 @@ def test_a_module_that_is_none_and_a_name_as_it_is_are_refused_with_what_to_writ
             replay(g.build(), [f"{name}=0.5"])
 
 
+BACKWARD = "autograd::engine::evaluate_function: "
+
+
 def trained(t: TraceBuilder) -> ExecutionGraph:
-    """Data for 20 µs, a linear layer whose kernel runs late, and a pass of autograd with a kernel."""
+    """Data for 20 µs, a linear layer whose kernel runs late, its backward op with a kernel, and another backward op."""
     t.leaf("load batch", 20)
     with t.op("aten::linear"):
         t.work(3)
         t.leaf("aten::t", 5)
-        with t.op("aten::addmm"):
+        with t.op("aten::addmm", seq_id=7):
             t.launch("gemm", start=t.now + 200, duration=30)
-    with t.op("autograd::engine::evaluate_function: AddmmBackward0"):
-        t.launch("gemm of backward", duration=40)
+    for name, seq_id in ("AddmmBackward0", 7), ("MulBackward0", 6):
+        with t.op(f"{BACKWARD}{name}", seq_id=seq_id, fw_thread=1):
+            t.launch(f"kernel of {name}", duration=40)
     return convert_run(t).graph
 
 
 @pytest.mark.parametrize(
     ("spec", "names"),
     [
-        ("under:linear", {"aten::linear", "aten::t", "aten::addmm", "gemm"}),
-        ("phase:forward", {"aten::linear", "aten::t", "aten::addmm", "gemm"}),
+        (
+            "under:linear",
+            {"aten::linear", "aten::t", "aten::addmm", "gemm", f"{BACKWARD}AddmmBackward0", "kernel of AddmmBackward0"},
+        ),
+        ("phase:forward_and_other", {"aten::linear", "aten::t", "aten::addmm", "gemm"}),
         ("phase:data_loading", {"load batch"}),
-        ("phase:backward", {"autograd::engine::evaluate_function: AddmmBackward0", "gemm of backward"}),
+        (
+            "phase:backward",
+            {f"{of}{name}Backward0" for of in (BACKWARD, "kernel of ") for name in ("Addmm", "Mul")},
+        ),
     ],
 )  # fmt: skip
 def test_a_selector_reaches_what_happens_within(spec: str, names: set[str], t: TraceBuilder) -> None:

@@ -122,15 +122,15 @@ def test_boxes_are_modules_in_phases_and_ops_in_modules(p: Program) -> None:
     p.op(BACKWARD, module="Net_0/Linear_1")
     p.op("Optimizer.step#SGD.step")
     assert labels(p.flow()) == [
-        "forward", "Net_0", "Linear_0", "aten::linear", "aten::add", "Linear_1", "aten::linear", "aten::add",
+        "forward and other", "Net_0", "Linear_0", "aten::linear", "aten::add", "Linear_1", "aten::linear", "aten::add",
         "backward", "Net_0 / Linear_1", "optimizer",
     ]  # fmt: skip
 
 
-def test_ops_without_a_name_of_a_phase_are_of_the_forward_pass_as_in_the_table_of_phases(p: Program) -> None:
+def test_ops_without_a_name_of_a_phase_are_of_forward_and_other_as_in_the_table_of_phases(p: Program) -> None:
     for name in ("aten::mm", BACKWARD, "c10d::allreduce_", "Optimizer.step#SGD.step"):
         p.op(name)
-    assert labels(p.flow()) == ["forward", "aten::mm", "c10d::allreduce_", "backward", "optimizer"]
+    assert labels(p.flow()) == ["forward and other", "aten::mm", "c10d::allreduce_", "backward", "optimizer"]
 
 
 def test_many_ops_of_one_name_are_one_box(p: Program) -> None:
