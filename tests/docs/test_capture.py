@@ -15,7 +15,7 @@ from support.commands import status_of
 from support.folders import ROOT
 from support.reports import Block, examples, run_example
 
-DOCUMENTS = [ROOT / "docs" / name for name in ("capture.md", "good-recording.md", "capture-more.md")]
+DOCUMENTS = [ROOT / "docs" / name for name in ("capture.md", "capture-more.md")]
 RECORDED = re.compile(r"execgraph: rank \d+ recorded (\S+) and (\S+)")
 
 

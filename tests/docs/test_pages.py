@@ -24,9 +24,7 @@ from support.reports import PAGES, PROMPT, agrees, blocks, examples, run as run_
 SAMPLES = TESTS
 RUN = ("console", "sh", "python")
 LANGUAGES = {*RUN, "text", "pycon"}
-ELSEWHERE = dict.fromkeys(
-    ("capture.md", "good-recording.md", "capture-more.md"), "needs PyTorch: tests/docs/test_capture.py"
-)
+ELSEWHERE = dict.fromkeys(("capture.md", "capture-more.md"), "needs PyTorch: tests/docs/test_capture.py")
 SIMULATOR = "the simulator is not installed where tests run"
 SOURCES = "its sources are not here, and building takes minutes"
 SERVER = "there is no inference server with a GPU"
@@ -106,7 +104,7 @@ FIGURE = re.compile(r"(?<![\w.,])(\d[\d,]*(?:\.\d+)?) ?(%|(?:ns|µs|ms|s|MB|GB|p
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 MEASURES = re.compile(r"python -m\s+benchmarks|make (?:accuracy|bench)")
 NOT_SHOWN = {
-    "README.md": {"10.54 ms"}, "capture.md": {"6 %", "32 %"}, "parts.md": {"5,000 µs"},
+    "capture.md": {"6 %"}, "parts.md": {"5,000 µs"},
     "astra-sim.md": {"0.35 %", "4,066 µs"}, "goal.md": {"5.5 ms", "6.6 ms", "8.2 ms"}, "troubleshooting.md": {"3 %", "6 %"},
     "report-tables.md": {"50 %"},
     "why-slow.md": {"8.72 ms", "10.54 ms", "16.23 ms", "18.19 ms", "47 %", "73.2 ms", "318 ms"},

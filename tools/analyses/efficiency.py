@@ -5,6 +5,7 @@ range of a device is that of its k-th kernel launch. If counts or names disagree
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -279,9 +280,6 @@ def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[F
             of_group = gain.in_its_unit(1e6 * time[group])
             facts.append(Said.SHAPE.of(op=op[row], tensors=tensors, bits=bits, pct=pct, time=of_group))
         facts.append(Said.BEST_SHAPE.of(pct=min(100 * best[low].max(), 100)))
-        if products is Said.CONVOLUTIONS and (changes := job.names.where(lambda name: bool(LAYOUT.search(name)))).any():
-            of_changes = gain.in_its_unit(job.work.duration_ns[changes].sum() / 1000)
-            facts.append(Said.LAYOUTS.of(count=int(changes.sum()), time=of_changes, steps=gain.steps))
         values = {"products": products, "advice": advice}
         yield Finding(Found.LOW_USE, gain, "efficiency", values, facts)
 
@@ -289,3 +287,18 @@ def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[F
 def _kinds(ops: Categorical) -> Int64:
     """Returns the position of each op in KINDS, -1 for others."""
     return ops.numbers(lambda op: next((n for n, (_, ops, _) in enumerate(KINDS) if ops.match(op)), -1), without=-1)
+
+
+def layout_changes(job: Job) -> Iterator[Finding]:
+    """Finds whether the run would be shorter without the kernels that change the layout of tensors."""
+    changes = job.names.where(lambda name: LAYOUT.search(name) is not None)
+    if changes.any():
+        gain = job.gain(np.where(changes, 0.0, 1.0))
+        time = gain.in_its_unit(job.work.duration_ns[changes].sum() / 1000)
+        values = {
+            "count": int(changes.sum()),
+            "time": time,
+            "steps": gain.steps,
+            "spec": shlex.quote(f"{LAYOUT.pattern}=0"),
+        }
+        yield Finding(Found.LAYOUT_CHANGES, gain, "kernel_breakdown", values)

@@ -78,7 +78,10 @@ class Found(Enum):
     NO_TENSOR_CORES = FindingWords("Matrix products in fp32 do not use the tensor cores",
         "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast){attention:+; only bf16 speeds up attention}",
         "{count:kernel|kernels}{steps:2+ in # steps}: {time}", "The tensor cores (TF32 or bf16)")
-    LOW_USE = FindingWords("Some shapes of {products} use little of the device", "{advice}", remedy="Shapes that fit the device")
+    LOW_USE = FindingWords("Some shapes of {products} use little of the device", "{advice}", remedy="Shapes as good as the best one")
+    LAYOUT_CHANGES = FindingWords("Kernels change the layout of tensors before and after convolutions",
+        "Keep the model and its inputs channels_last: model.to(memory_format=torch.channels_last)",
+        "{count:kernel|kernels}{steps:2+ in # steps}, {time}", "One layout for all", "{spec}")
     EXPOSED = FindingWords("Communication of {group} is not hidden behind computation", "{advice}", remedy="Hiding that communication")
     STRAGGLER = FindingWords("The other ranks wait for rank {rank}, whose own work takes longer", "{advice}",
         "{time:µs} later than the others in all, at {count} collectives without the first", "Balanced ranks")
@@ -159,7 +162,6 @@ class Said(Enum):
     FIT_ATTENTION = ("Compare the kernels that torch.nn.attention.sdpa_kernel chooses from, use fp16 or bf16, heads of 64 or 128, or a "
         "larger batch")
     SHAPE = "{op}{tensors} with {bits}-bit numbers at {pct:.0f} % of the peak, {time}"
-    LAYOUTS = "{count:kernel|kernels}{steps:2+ in # steps} change the layout of tensors, {time}: channels_last needs none"
     BEST_SHAPE = "the best shape reaches {pct:.0f} %"
     UNNAMED_GROUP = "unnamed group"
     TRANSFERS = "{count:transfer|transfers}{each:+ on each rank} of {time:µs} (median)"

@@ -15,7 +15,7 @@ from .. import replay as replays
 from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .critical_path import reliability
-from .efficiency import matrix_products
+from .efficiency import layout_changes, matrix_products
 from .finding_words import Found
 from .job import Finding, Gain, Job
 from .ops import HOST_PHASES
@@ -28,7 +28,13 @@ UNSURE = (Found.PAUSES, Found.CROWDED_CORES)
 """Findings after all others: slow calls, which may not recur, and other processes, which may not cost time."""
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
-RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, *CPU_RULES, matrix_products, *RANK_RULES)
+RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (
+    *HOST_RULES,
+    *CPU_RULES,
+    matrix_products,
+    layout_changes,
+    *RANK_RULES,
+)
 MOST_OF_PATH = 50.0
 """What is less of the critical path is said by its gain."""
 LEAST_EXPLAINED = 0.5
@@ -66,7 +72,9 @@ def find(job: Job) -> list[Finding]:
     gains = [
         finding for finding in gains if finding.what is not Found.WITHOUT_OPS or finding.values["name"] not in named
     ]
-    gains.sort(key=lambda finding: (finding.what in UNSURE, -(finding.gain.us if finding.gain else 0.0)))
+    # few shapes can be as good as the best one
+    last = (*UNSURE, Found.LOW_USE)
+    gains.sort(key=lambda finding: (finding.what in last, -(finding.gain.us if finding.gain else 0.0)))
     return [*gains, *(finding for finding in findings if finding.gain is None)]
 
 
