@@ -267,6 +267,13 @@ def test_a_folder_without_what_is_wanted_is_one_line(folder, out, run, case, hel
     assert ended.code == 1 and f"{given}: {text}" in ended.line
 
 
+def test_graphs_are_not_written_among_the_traces(folder: Path, out: Path, run: Run) -> None:
+    given = folder_of(out, folder, ["device.json"])
+    ended = run("trace-build", str(given), "-o", str(given))
+    assert ended.code == 2 and "holds the traces: give graphs a folder" in ended.line
+    assert [path.name for path in given.iterdir()] == ["device.json"]
+
+
 def folder_of(out: Path, files: Path, held: list[str]) -> Path:
     given = out / "given"
     given.mkdir()

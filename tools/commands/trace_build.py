@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...schema.arguments import ASTRA_SIM, GOAL, MOST_MESSAGES
+from ...schema.errors import WrongUsage
 from ...schema.reasons import to_builtins
 from ..command import log, log_notes, print_json, progress, refuse_contradictions
 from ..command_parser import Inputs, Output, command
@@ -42,6 +43,8 @@ def main(options: argparse.Namespace) -> int:
     from ...schema.comm_groups import check_simulators_read
     from ..job import BUILT, REPORT, build
 
+    if options.output.resolve() in (Path(path).resolve() for path in options.inputs):
+        raise WrongUsage(f"argument -o/--output: {options.output} holds the traces: give graphs a folder of their own")
     conversion, simulation = _chosen(options)
     if options.target == ASTRA_SIM:
         check_simulators_read(options.output)
@@ -54,8 +57,6 @@ def main(options: argparse.Namespace) -> int:
         max_messages=options.max_messages,
     )  # fmt: skip
     _print_report(job, options)
-    if options.output.resolve() in (Path(path).resolve() for path in options.inputs):
-        log_notes(options.prog, [f"{options.output}: holds the traces, too; give the graphs a folder of their own"])
     report = job.report
     built = sum(rank.status == BUILT for rank in report.ranks)
     count = len(report.ranks)
