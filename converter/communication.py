@@ -38,12 +38,7 @@ _COLLECTIVES = (
     ("broadcast", CollectiveType.BROADCAST), ("gather", CollectiveType.GATHER), ("scatter", CollectiveType.SCATTER),
     ("reduce", CollectiveType.REDUCE), ("barrier", CollectiveType.BARRIER),
 )  # fmt: skip
-_MESSAGES = (
-    ("send", NodeType.COMM_SEND),
-    ("isend", NodeType.COMM_SEND),
-    ("recv", NodeType.COMM_RECV),
-    ("irecv", NodeType.COMM_RECV),
-)
+_MESSAGES = ((("send", "isend"), NodeType.COMM_SEND), (("recv", "irecv"), NodeType.COMM_RECV))
 # in a kernel's name, where "gather" or "send" may mean anything
 _IN_KERNEL = (
     *_COLLECTIVES[:5], ("crossdevicereduce", CollectiveType.ALL_REDUCE), ("kernelreduce", CollectiveType.REDUCE),
@@ -77,8 +72,8 @@ def meaning(recorded: Communication, kernel: str) -> Meaning | None:
 def _kind(name: str) -> NodeType | CollectiveType | None:
     """Returns the type for a name such as allreduce, _allgather_base, all_to_allv, nccl:recv or xccl::broadcast."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower().rpartition(":")[2]).removeprefix("nccl")
-    kinds = (kind for prefix, kind in (*_MESSAGES, *_COLLECTIVES) if plain.startswith(prefix))
-    return next(kinds, None)
+    message = next((kind for prefixes, kind in _MESSAGES if plain.startswith(prefixes)), None)
+    return message or next((kind for prefix, kind in _COLLECTIVES if plain.startswith(prefix)), None)
 
 
 def _elements(recorded: Communication, kind: NodeType | CollectiveType) -> int:

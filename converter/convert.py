@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from ..schema.arguments import GENERIC, wrong_argument
-from ..schema.columns import ABSENT, ActivityRows, Categorical, Int64, NodeIds, OpRows, Ragged, cumcount
+from ..schema.columns import ABSENT, ActivityRows, Categorical, Int64, NodeIds, OpRows, Ragged, cumcount, positions
 from ..schema.comm_groups import RankList
 from ..schema.graph import (
     CONCURRENCY_LIMIT,
@@ -139,8 +139,7 @@ def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphNodes, Edges, Edges,
         in_circles, in_control = np.split(backward, [len(edges.source)])
         dropped[Reason.DEPENDENCIES_IN_CIRCLES] = int(in_circles.sum())
         edges, control = edges.where(~in_circles), control.where(~in_control)
-    row_of = np.empty(len(order), np.int64)
-    row_of[order] = np.arange(len(order))
+    row_of = positions(order, len(order))
     edges, control = edges.renumbered(row_of, row_of).in_order(), control.renumbered(row_of, row_of).in_order()
     check(edges, control, len(order))
     return replace(nodes, order=order), edges, control, dropped
@@ -258,10 +257,9 @@ class _Columns:
     def of_python(self) -> Iterator[tuple[str, Column]]:
         """Yields the columns of the modules and functions of host nodes, by their op or call, and of activities."""
         linked, timeline = self.context.linked, self.context.timeline
+        tables = linked.ops, linked.calls, linked.activities
         for name in ("module", "python_function"):
-            of_op, of_call, of_activity = (
-                getattr(table, name) for table in (linked.ops, linked.calls, linked.activities)
-            )
+            of_op, of_call, of_activity = (getattr(table, name) for table in tables)
             if of_op is None or of_call is None or of_activity is None:
                 continue
             names = Categorical.joined((of_op, of_call, of_activity))

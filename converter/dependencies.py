@@ -214,8 +214,7 @@ def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges
 def _in_launch_order(context: ConversionContext, edges: Edges) -> Bool:
     """Returns which activities followed only activities that had been launched before them."""
     first, count = context.activities_from, len(context.linked.activities)
-    by_end = np.empty(context.node_count, np.int64)
-    by_end[np.argsort(context.end, kind="stable")] = np.arange(context.node_count)
+    by_end = columns.positions(np.argsort(context.end, kind="stable"), context.node_count)
     launched = by_end[launching_node(context)]
     inside = (edges.source >= first) & (edges.source < first + count) & (edges.target >= first)
     inside &= edges.target < first + count
@@ -241,8 +240,8 @@ def needed_flows(
     is_known = np.arange(len(pairs)) >= len(flows)
     # only activities at an end of a pair have to be looked at
     rows = context.stream_sorted[columns.isin(context.stream_sorted, pairs)]
-    stream, position = streams_of(context.linked.activities).number, np.empty(len(context.stream_sorted), np.int64)
-    position[rows] = np.arange(len(rows))
+    stream = streams_of(context.linked.activities).number
+    position = columns.positions(rows, len(context.stream_sorted))
     source, target = position[pairs].T
     chain = np.flatnonzero(~columns.is_group_start(stream[rows])[1:])
     edges = Edges.joined([Edges.of(source, target, is_known.astype(np.int64)), Edges.of(chain, chain + 1, 1)])
@@ -263,8 +262,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
         return NO_EDGES
     tree = context.op_tree
     by_rank = np.lexsort((activities.start, context.launched))
-    rank = np.empty(len(activities), np.int64)
-    rank[by_rank] = np.arange(len(rank))
+    rank = columns.positions(by_rank, len(activities))
     # the first and last activity launched by each op and the ops that it called, -1 (the last value) for none
     has_op = activities.op_row >= 0
     first = np.full(len(context.linked.ops), len(rank), np.int64)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Bool, Categorical, Int64, NodeNumbers, earliest_order, is_group_start, isin
+from ..schema.columns import Bool, Categorical, Int64, NodeNumbers, earliest_order, is_group_start, isin, positions
 from ..schema.errors import DataError
 from ..schema.graph import DependencyKind
 
@@ -123,8 +123,7 @@ def order_through_circles(start: Int64, edges: Edges) -> tuple[NodeNumbers, Bool
         return order, np.zeros(len(edges.source), np.bool_)
     # taken is a node that is ready, else one that waits for unsure dependencies only, else any
     order = NodeNumbers(earliest_order(edges.source, edges.target, start, edges.kind & int(SURE) != 0))
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
+    position = positions(order, len(order))
     return order, position[edges.source] >= position[edges.target]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, group_ids, isin
+from ..schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, group_ids, isin, positions
 from ..schema.errors import DataError, Remedy
 from ..schema.graph import Column, DependencyKind, ExecutionGraph, NodeType, TensorText
 from ..schema.linked import NEVER
@@ -70,13 +70,12 @@ def edited_graph(
 ) -> ExecutionGraph:
     """Returns the graph of the rows `kept_rows`, by start where edges point backward; DataError for a cycle."""
     rows = NodeNumbers(np.arange(len(graph)) if kept_rows is None else kept_rows)
-    new_row = np.full(len(graph), -1, np.int64)
-    new_row[rows] = np.arange(len(rows))
+    new_row = positions(rows, len(graph))
     all_edges = Edges.joined([data, control]).renumbered(new_row, new_row).in_order()
     if not np.all(all_edges.source < all_edges.target):
         order = topological_order(graph.start_ns[rows], all_edges, lambda: graph.name.take(rows))
         rows = NodeNumbers(rows[order])
-        new_row[rows] = np.arange(len(rows))
+        new_row = positions(rows, len(graph))
     data, control = data.renumbered(new_row, new_row).in_order(), control.renumbered(new_row, new_row).in_order()
     check(data, control, len(rows))
     edited = rows_of_graph(graph, rows)

@@ -222,7 +222,17 @@ def _join(
     other_steps = match is not None and match.of_other_steps
     collectives = communication.collective_ops(ops, op_parent, device.communication, device_op, other_steps)
     on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
-    info = _info(host, device, rank)
+    recorded = device.rank if device.rank is not None else rank
+    info = linked.TraceInfo(
+        schema=host.schema, pid=host.pid if host.pid is not None else next(iter(device.processes), -1),
+        rank=-1 if recorded is None else recorded, world_size=device.world_size or -1,
+        base_time_ns=device.base_time_ns, sync_records=len(device.syncs.start), source_host=Path(host.path).name,
+        source_device=Path(device.path).name, time=host.time, start_ts=host.start_ts, finish_ts=host.finish_ts,
+        devices=contradictions.unrecorded_devices(host if len(host) else None, device)
+        or {number: name for number, name in device.device_names.items() if number in device.activities.device},
+        step_without_profiler_ns=device.step_without_profiler_ns,
+        data_wait_without_profiler_ns=device.data_wait_without_profiler_ns, measured=device.measured or msgspec.UNSET,
+    )  # fmt: skip
     described, unreadable = communication.groups_of_host(host.name, host.arguments)
     groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
     transfers = communication.host_transfers(ops, device, device_op)
@@ -332,20 +342,6 @@ def _calls_and_activities(
     ids, dropped = largest_id + 1 + np.arange(len(activities)), dict.fromkeys(ONLY_RECORDED, linked.NOT_THERE)
     activities = replace(activities, id=ids, call_row=call_row, op_row=op_row[launching_op], **dropped)
     return replace(calls, op_row=op_row[call_op], **dropped), activities
-
-
-def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> linked.TraceInfo:
-    pid = host.pid if host.pid is not None else next(iter(device.processes), -1)
-    recorded = device.rank if device.rank is not None else rank
-    return linked.TraceInfo(
-        schema=host.schema, pid=pid, rank=-1 if recorded is None else recorded, world_size=device.world_size or -1,
-        base_time_ns=device.base_time_ns, sync_records=len(device.syncs.start), source_host=Path(host.path).name,
-        source_device=Path(device.path).name, time=host.time, start_ts=host.start_ts, finish_ts=host.finish_ts,
-        devices=contradictions.unrecorded_devices(host if len(host) else None, device)
-        or {number: name for number, name in device.device_names.items() if number in device.activities.device},
-        step_without_profiler_ns=device.step_without_profiler_ns,
-        data_wait_without_profiler_ns=device.data_wait_without_profiler_ns, measured=device.measured or msgspec.UNSET,
-    )  # fmt: skip
 
 
 def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrace:

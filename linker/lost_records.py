@@ -169,9 +169,8 @@ def short_graphs(device: DeviceTrace, call_row: CallRows) -> CallRows:
     for of_place in columns.rows_of_each(place[number[ran]]).values():
         graphs, graph = np.unique(number[ran[of_place]], return_inverse=True)
         kernels, kernel = np.unique(device.activities.name.codes[ran[of_place]], return_inverse=True)
-        runs = np.bincount(graph * len(kernels) + kernel, minlength=len(graphs) * len(kernels)).reshape(
-            -1, len(kernels)
-        )
+        width = len(kernels)
+        runs = np.bincount(graph * width + kernel, minlength=len(graphs) * width).reshape(-1, width)
         most = runs.max(axis=0)
         # of one that has all, another may have lost all of a kernel, too
         is_one = (runs == most).all(axis=1).any() or ((runs > 0) | (most <= AGREEING)).all()

@@ -18,6 +18,7 @@ from .communication import transfers_of_other_steps
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedOps
 
 SMALLEST_AGREEMENT = 0.5
+ALL_THE_SAME = Remedy.ALLOW_MISMATCH, " links them all the same)"
 BY_RECORD_FUNCTION, BY_NAME_ORDER = "record function id", "order of names"
 BY_OTHER_STEPS = "order of names in other steps"
 """How ops were matched, as linked files have it."""
@@ -69,8 +70,7 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
         raise DataError(
             f"{host.path}: process {host.pid} in the host trace, process{'es' * (len(processes) > 1)} {listing} in "
             f"{device.path}; these two files are not of one run, pair them by process (",
-            Remedy.ALLOW_MISMATCH,
-            " links them all the same)",
+            *ALL_THE_SAME,
         )
     candidates = np.flatnonzero(are_ops(host.name))
     for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
@@ -84,8 +84,7 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
             f"{damage}{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
             f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "
             f"{'copy the damaged file again' if damaged else 'these two files are not of one run'} (",
-            Remedy.ALLOW_MISMATCH,
-            " links them all the same)",
+            *ALL_THE_SAME,
         )
     return match
 

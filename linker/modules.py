@@ -75,13 +75,13 @@ def module_stack(calls: Stack) -> Stack:
 def with_modules(linked: LinkedTrace, rows: RecordedPython, op_parent: OpRows) -> LinkedTrace:
     """Returns the trace with the modules and functions of Python's calls; `op_parent` encloses each op. O(n log n)."""
     ops, calls = linked.ops, linked.calls
-    timed, position = np.flatnonzero(ops.start != columns.ABSENT), np.full(len(ops), -1, np.int64)
-    position[timed] = np.arange(len(timed))
+    timed = np.flatnonzero(ops.start != columns.ABSENT)
+    position = RowMap(columns.positions(timed, len(ops)))
     # spans are the ops that have times, then the calls
     both = ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
     spans = ThreadIntervals(*(np.concatenate((of_op[timed], of_call)) for of_op, of_call in both))
-    parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
-    forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
+    parent = position[np.concatenate((op_parent[timed], calls.op_row))]
+    forward = np.concatenate((position[forward_ops(ops)[timed]], np.full(len(calls), -1)))
 
     def of_rows(stack: Stack, join: JoinPaths) -> tuple[Int64, Int64, list[str]]:
         code, paths = _paths(stack, spans, parent, forward, join)

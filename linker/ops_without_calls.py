@@ -69,11 +69,8 @@ def unlaunched_collectives(device: DeviceTrace) -> list[int]:
 
 def _alike(device: DeviceTrace, parent: Int64, launches: Bool) -> Bool:
     """Returns which ops are of a kind of which most launch, but not all."""
-    ops, name, order = (
-        device.ops,
-        np.append(device.ops.name.codes, -1),
-        np.lexsort((-device.ops.end, device.ops.start, device.ops.thread)),
-    )
+    ops, name = device.ops, np.append(device.ops.name.codes, -1)
+    order = np.lexsort((-ops.end, ops.start, ops.thread))
     is_next = ops.thread[order[1:]] == ops.thread[order[:-1]]
     before, after = np.full((2, len(order)), -1)
     before[order[1:]], after[order[:-1]] = np.where(is_next, (order[:-1], order[1:]), -1)
@@ -84,6 +81,5 @@ def _alike(device: DeviceTrace, parent: Int64, launches: Bool) -> Bool:
     share = np.bincount(kind, launches) / count
     is_mixed = ((count >= FEW) & (share >= USUALLY) & (share < 1))[kind]
     # annotations may hold anything, and without shapes ops may have no elements
-    return (
-        is_mixed & ~ops.shapes.equal("", "[]") & (~ops.annotation | ops.name.where(lambda name: name.startswith(NCCL)))
-    )
+    is_comparable = ~ops.annotation | ops.name.where(lambda name: name.startswith(NCCL))
+    return is_mixed & is_comparable & ~ops.shapes.equal("", "[]")

@@ -16,6 +16,8 @@ MATTERS = 0.01
 """A smaller share of the recording hardly changes a figure, and is no reason to doubt any."""
 FASTEST_DRIFT = 500e-6
 """No clock that an operating system corrects drifts by more, as a share of the time (the limit of Linux)."""
+Overrun = tuple[str, int, str]
+"""Ops, calls or activities, how many of them last too long, and that with the longest of them in words."""
 
 
 class Awaited(NamedTuple):
@@ -23,14 +25,6 @@ class Awaited(NamedTuple):
 
     call_row: Int64
     end: Int64
-
-
-class Overrun(NamedTuple):
-    """How many ops, calls or activities last too long, and that with the longest of them in words."""
-
-    kind: str
-    many: int
-    words: str
 
 
 class Overruns(NamedTuple):
@@ -62,7 +56,7 @@ def overruns(device: DeviceTrace, call_row: CallRows, awaited: Awaited) -> Itera
         lasts, since = table.end[longest] - table.start[longest], table.start[longest] - trace_start(device)
         name = table.name[longest][:40].rstrip("(")
         which = f"{name}, {time_text(lasts / 1000)} from {since / 1000:.3f} µs of the trace"
-        yield Overrun(kind, len(rows), f"{len(rows):,} of {len(table.start):,} {kind} (the longest: {which})")
+        yield kind, len(rows), f"{len(rows):,} of {len(table.start):,} {kind} (the longest: {which})"
 
 
 def _on_threads(thread: Int64, start: Int64, end: Int64) -> Overruns:

@@ -99,7 +99,7 @@ NAME = re.compile(
 
 def named_by_size(name: str, multiprocessors: int) -> str:
     """Returns a recorded name, with the number of multiprocessors where it tells what share of a known device it is."""
-    device, is_part = _device(name)
+    device, is_part, _ = _device(name)
     tells = device and multiprocessors > 0 and (is_part or multiprocessors != device.multiprocessors)
     return f"{name} ({multiprocessors} multiprocessors)" if tells else name
 
@@ -112,20 +112,19 @@ def peak_of(name: str) -> Peak | None:
     >>> peak_of("A100-SXM4-40GB MIG 1g.5gb"), peak_of("A100-SXM4-40GB MIG 3g.20gb (54 multiprocessors)").fp16
     (None, 156.0)
     """
-    device, is_part = _device(name)
-    match = NAME.fullmatch(name)
-    count = int(match["multiprocessors"] or 0) if match else 0
+    device, is_part, size = _device(name)
+    count = int(size or 0)
     if device is None or (is_part and not count) or (count and not device.multiprocessors):
         return None
     share = count / device.multiprocessors if count else 1.0
     return device.peak if share == 1 else Peak._make([*(share * rate for rate in device.peak[:-1]), 0.0])
 
 
-def _device(name: str) -> tuple[Device | None, bool]:
-    """Returns the device of the table that has this name, and whether it is named as a part of it."""
+def _device(name: str) -> tuple[Device | None, bool, str | None]:
+    """Returns the device of the table that has this name, whether that is a part of it, and its size where named."""
     match = NAME.fullmatch(name)
     found = match and next((device for device in PEAKS if re.fullmatch(device.pattern, match["device"])), None)
-    return found or None, bool(match and match["part"])
+    return found or None, bool(match and match["part"]), match and match["multiprocessors"]
 
 
 def pinned_rate(name: str) -> float:

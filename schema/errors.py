@@ -187,31 +187,25 @@ class MissingLibrary(RequestError, ImportError):
     """
 
 
-class Optional(NamedTuple):
-    """What needs the libraries, and what pip is to install, by names that work wherever execgraph came from."""
-
-    use: str
-    libraries: tuple[str, ...]
-    packages: str
-
-
 OPTIONAL = {
-    "arrow": Optional("an Arrow stream", ("nanoarrow",), "nanoarrow"),
-    "chart": Optional("a chart", ("altair",), "altair"),
-    "completion": Optional("tab completion", ("argcomplete",), "argcomplete"),
-    "dask": Optional("a Dask cluster", ("distributed",), "distributed"),
-    "report": Optional(
+    "arrow": ("an Arrow stream", ("nanoarrow",), "nanoarrow"),
+    "chart": ("a chart", ("altair",), "altair"),
+    "completion": ("tab completion", ("argcomplete",), "argcomplete"),
+    "dask": ("a Dask cluster", ("distributed",), "distributed"),
+    "report": (
         "the HTML page",
         ("altair", "jinja2", "platformdirs", "vl_convert"),
         "altair jinja2 vl-convert-python platformdirs",
     ),
-    "picture": Optional("a .png or .pdf", ("vl_convert",), "vl-convert-python"),
-    "zstd": Optional("reading zstd", ("zstandard",), "zstandard"),
-    "pandas": Optional("a pandas.DataFrame", ("pandas",), "pandas"),
-    "polars": Optional("a polars.DataFrame", ("polars",), "polars"),
-    "torch": Optional("recording traces", ("torch",), "torch"),
+    "picture": ("a .png or .pdf", ("vl_convert",), "vl-convert-python"),
+    "zstd": ("reading zstd", ("zstandard",), "zstandard"),
+    "pandas": ("a pandas.DataFrame", ("pandas",), "pandas"),
+    "polars": ("a polars.DataFrame", ("polars",), "polars"),
+    "torch": ("recording traces", ("torch",), "torch"),
 }
-"""By the extra of pyproject.toml, or the library that it is; not `isal`, without which gzip is only read slower."""
+"""What needs libraries, these, and what pip is to install, by names that work wherever execgraph came from; by the
+extra of pyproject.toml, or the library that it is; not `isal`, without which gzip is only read slower.
+"""
 
 
 def require(name: str, where: str = "") -> None:
@@ -219,10 +213,8 @@ def require(name: str, where: str = "") -> None:
     use, libraries, packages = OPTIONAL[name]
     for library in libraries:
         if sys.modules.get(library) is None and find_spec(library) is None:
-            beginning = f"{where}: " if where else ""
-            raise MissingLibrary(
-                f"{beginning}{use} needs {library}, which is not installed; run: pip install {packages}"
-            )
+            what = f"{use} needs {library}, which is not installed; run: pip install {packages}"
+            raise MissingLibrary(f"{where}: {what}" if where else what)
 
 
 @dataclass(slots=True)

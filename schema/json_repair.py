@@ -20,13 +20,9 @@ from .reasons import Reason
 
 KEY_NEXT = rb'\s*(?:,[\s,]*"[^"\\]{1,64}"\s*:|[,\s]*\}\s*(?:[,}\]]|\Z))'
 TOKEN = re.compile(
-    rb'(?P<lead>:\s*)"(?P<value>(?:[^"\\]+|\\(?:[^"]|"(?!'
-    + KEY_NEXT
-    + rb')|\Z)|\\(?=")|"(?!'
-    + KEY_NEXT
-    + rb'))*)(?:"|\Z)'
+    rb'(?P<lead>:\s*)"(?P<value>(?:[^"\\]+|\\(?:[^"]|"(?!%b)|\Z)|\\(?=")|"(?!%b))*)(?:"|\Z)'
     rb'|"(?P<text>(?:[^"\\]+|\\(?:.|\Z)|"(?!\s*[:,\]}]))*)(?:"|\Z)'
-    rb"|(?P<number>[-+]?(?:nan|inf)[\w()]*|[-+]?\.?\d[\w.+-]*)",
+    rb"|(?P<number>[-+]?(?:nan|inf)[\w()]*|[-+]?\.?\d[\w.+-]*)" % (KEY_NEXT, KEY_NEXT),
     re.DOTALL | re.IGNORECASE,
 )
 """A text that is a value ends where another key or the object's end follows; others at their next plausible quote."""
@@ -72,15 +68,8 @@ END = re.compile(rb"\}[\s,]*\]")
 CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
 
 
-class Mended(NamedTuple):
-    """A text, and what had to be done to it."""
-
-    text: bytes
-    repairs: set[Reason]
-
-
-def mend(text: bytes) -> Mended:
-    """Returns the text of one JSON value with known faults put right; it need not be JSON even then."""
+def mend(text: bytes) -> tuple[bytes, set[Reason]]:
+    """Returns the text of one JSON value with known faults put right, which need not be JSON even then, and these."""
     repairs: set[Reason] = set()
     try:
         text.decode()
@@ -106,7 +95,7 @@ def mend(text: bytes) -> Mended:
         sound = body if SWALLOWED.search(body) else IN_TEXT.sub(character, body)
         return (match["lead"] or b"") + b'"' + sound + b'"'
 
-    return Mended(TOKEN.sub(token, text), repairs)
+    return TOKEN.sub(token, text), repairs
 
 
 def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | None:

@@ -189,9 +189,8 @@ class ArrayReader(Generic[T]):
             elif self._elements is not None and (commas or not sound):
                 yield from self._saved(self._elements, last=False, sound=sound)
         if len(self._buffer) > LONGEST_ELEMENT:
-            raise DataError(
-                f"{self.path}: an element of more than {LONGEST_ELEMENT >> 20} MB at byte {self._at}; is it a trace?"
-            )
+            what = f"an element of more than {LONGEST_ELEMENT >> 20} MB at byte {self._at}"
+            raise DataError(f"{self.path}: {what}; is it a trace?")
 
     def _saved(self, elements: Elements, last: bool, sound: bool) -> Iterator[tuple[bytes, list[T]]]:
         """Yields the elements of a damaged buffer, one by one, but for the last unless the file ends there."""
@@ -249,7 +248,7 @@ def _known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
     """Returns the first readable value of each key, mended, in a text that is no JSON; of a long one from its ends."""
     decoder, values = json.JSONDecoder(strict=False), {}
     ends = text if len(text) <= 2 * END_READ else text[:END_READ] + b"," + text[-END_READ:]
-    document = mend(ends).text.decode("utf-8", "replace")
+    document = mend(ends)[0].decode("utf-8", "replace")
     for key in keys:
         for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', document), POSITIONS_TRIED):
             try:

@@ -176,8 +176,7 @@ def common_positions(calls: SimulatedCalls) -> Int64:
     target = np.concatenate((event[calls.after], received))
     edges = Edges.of(NodeNumbers(source), NodeNumbers(target), 0)
     order = columns.earliest_order(edges.source, edges.target, events.largest(calls.end_ns))
-    position = np.full(len(first), -1)
-    position[order] = np.arange(len(order))
+    position = columns.positions(order, len(first))
     if len(order) < len(first):
         raise DataError(_contradiction(calls, first, edges.where(position[edges.source] < 0)))
     return position[event]

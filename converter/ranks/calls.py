@@ -260,15 +260,11 @@ def match(ranks: Sequence[AnyCalls]) -> AnyCalls:
     said = [f"sequence numbers of {of_groups} are not the same on all ranks: calls are matched in their order"]
     decisions = said * bool(of_groups)
     if all(steps) and len({of_rank[0] for of_rank in steps}) > 1 and len(calls):
-        how = "calls without sequence numbers are matched " + (
-            "by step" if missed.any() else "in their order, whatever their step"
-        )
+        way = "by step" if missed.any() else "in their order, whatever their step"
+        how = f"calls without sequence numbers are matched {way}"
         if (number >= 0).all():
-            how = (
-                "calls are matched by their sequence numbers, as if these steps were the same"
-                if share_no_step(ranks)
-                else ""
-            )
+            by_number_alone = "calls are matched by their sequence numbers, as if these steps were the same"
+            how = by_number_alone * share_no_step(ranks)
         decisions += [f"ranks recorded different steps, {spans_of(steps)}: {how}"] * bool(how)
     return replace(calls, sequence=number, matched=matched, occurrence=nth, decisions=tuple(decisions))
 

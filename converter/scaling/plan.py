@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import Categorical, Int32, Int64
+from ...schema.columns import Categorical, Int32, Int64, positions
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import MEASURED_BESIDE, RANKS_OF_GROUP, STEPS, Column, ExecutionGraph, NodeType
@@ -42,9 +42,8 @@ class RankCopies(NamedTuple):
 
     def renumbered(self, copy: int) -> Int64:
         """Returns the number of each rank in a copy, GONE for those that are not kept."""
-        numbers = np.full(self.world_size, GONE, np.int64)
-        numbers[list(self.kept_ranks)] = copy * len(self.kept_ranks) + np.arange(len(self.kept_ranks))
-        return numbers
+        position = positions(np.array(self.kept_ranks, np.int64), self.world_size)
+        return np.where(position >= 0, copy * len(self.kept_ranks) + position, GONE)
 
     def members(self, ranks: Iterable[int], is_joined: bool, copy: int) -> RankList:
         """Returns a group's members in a copy, in its order, or in all copies if these join it."""

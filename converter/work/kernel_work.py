@@ -53,14 +53,14 @@ def work_of(op: RecordedOp) -> Work:
     return Work(operations, size, max(max(tensors, key=lambda tensor: tensor.stored).item, 0))
 
 
-def _work_at(ops: Ops, row: int) -> Work | None:
+def _work_at(ops: Ops, row: int) -> Work:
     name, inputs = ops.name[row], ops.arguments.inputs(row)
     try:
         if not ops.recorded_by_host[row]:
             return work_of(recorded_by_device(name, inputs))
         return work_of(recorded_by_host(name, ops.op_schema[row], inputs, ops.arguments.outputs(row)))
     except (Unknown, RecursionError):
-        return None
+        return Work(ABSENT, ABSENT, ABSENT)
 
 
 def working_ops(launching: OpRows, tree: Tree, ops: Ops) -> OpRows:
@@ -146,11 +146,9 @@ def _shared_work(ops: Ops, op: OpRows, times: Int64) -> tuple[Int64, Bool]:
     alike = zip(*facts, ops.arguments.alike(OpRows(rows)), strict=True)
     number = columns.Interner[Hashable]().codes(alike, len(rows))
     first_rows = rows[np.unique(number, return_index=True)[1]]
-    distinct_works = [_work_at(ops, row) for row in first_rows.tolist()]
-    absent = [Work(ABSENT, ABSENT, ABSENT)]
     written = [
         work._replace(operations=ABSENT if work.operations is None else work.operations, element=work.element or ABSENT)
-        for work in [work or absent[0] for work in distinct_works]
+        for work in (_work_at(ops, row) for row in first_rows.tolist())
     ]
     shared = np.array(written, np.int64).reshape(-1, 3)[np.repeat(number, count)]
     several = count > 1

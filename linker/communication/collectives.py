@@ -54,8 +54,7 @@ class CollectiveOps:
     _record: OpRows = field(init=False)
 
     def __post_init__(self) -> None:
-        number = np.full(len(self.ops), -1, np.int64)
-        number[self.rows] = np.arange(len(self.rows))
+        number = columns.positions(self.rows, len(self.ops))
         self.number = number.data
         # the last entry is for no op (-1)
         self._record = OpRows(np.append(columns.nearest(number >= 0, self.parent), -1))
@@ -79,13 +78,10 @@ class CollectiveOps:
             tensors = from_shapes(args) if args else Communication()
             if self.ops.recorded_by_host[op]:
                 tensors = of_lists(self.ops.arguments.inputs(op), self.ops.arguments.outputs(op))
-        both = (
-            said.in_elements * bytes_per_element(said.dtype, 0),
-            tensors.in_elements * bytes_per_element(tensors.dtype, 0),
-        )
-        if min(both) <= 0 or both[0] == both[1] or said.name != self.of(op).name:
+        named, held = (each.in_elements * bytes_per_element(each.dtype, 0) for each in (said, tensors))
+        if min(named, held) <= 0 or named == held or said.name != self.of(op).name:
             return said
-        self.contradicted[op] = both
+        self.contradicted[op] = named, held
         names = ("dtype", "in_elements", "out_elements")
         return msgspec.structs.replace(said, **{name: getattr(tensors, name) for name in names})
 
@@ -116,11 +112,9 @@ def collective_ops(
     other_steps: bool = False,
 ) -> CollectiveOps:
     """Collects the arguments of all communication ops from the host trace, completed by those of the device trace."""
-    other_steps = other_steps and any(
-        args.comm_sequence is not None for role in arguments.values() for args in role.values()
-    )
-    device_row = columns.DeviceOpRows(np.full(len(ops), -1, np.int64))
-    device_row[device_op] = np.arange(len(device_op))
+    every = (args for role in arguments.values() for args in role.values())
+    other_steps = other_steps and any(args.comm_sequence is not None for args in every)
+    device_row = columns.DeviceOpRows(columns.positions(device_op, len(ops)))
     rows = OpRows(np.flatnonzero(ops.name.equal(RECORD)))
     recorded, tensors = list[Communication](), dict[int, Communication]()
     for op in rows.tolist():

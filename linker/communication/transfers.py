@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from ...schema import columns, linked
-from ...schema.columns import ABSENT, Bool, CommunicationRows, Int64, Lookup, OpRows, RowMap
+from ...schema.columns import ABSENT, Bool, CommunicationRows, Int64, Lookup, OpRows, RowMap, positions
 from ...schema.linked import Calls, Communication, Ops, ProcessGroup, Provenance, kineto
 from ..readers import DeviceTrace, HostTrace, RecordedOps, Role
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
@@ -194,8 +194,7 @@ def host_communications(
     # the tensors of a transfer are those of its host node if that has any. Its request tells the peer or root, the tag
     # and the output
     ops, recorded = transfers.ops, transfers.recorded
-    row = CommunicationRows(np.full(len(ops), -1, np.int64))
-    row[transfers.op] = np.arange(len(transfers))
+    row = CommunicationRows(positions(transfers.op, len(ops)))
     columns = (transfers.op.tolist(), transfers.node.tolist(), transfers.request.tolist(), transfers.names)
     group = groups[0] if groups else ProcessGroup("")
     of_group = {"group": group.name, "description": group.description, "group_size": group.size, "ranks": group.ranks}

@@ -60,7 +60,9 @@ class DeferredRows:
         yield from (event for event in self._events if event.ph not in BEGIN_AND_END)
         opened = defaultdict[tuple[int, int], list[tuple[int, Any]]](list)
         alone = []
-        starts = exact_times([_text(event.ts) for event in apart]).ns.tolist()
+        times = (event.ts for event in apart)
+        texts = [bytes(time) if isinstance(time, kineto.Raw) else str(time).encode() for time in times]
+        starts = exact_times(texts).ns.tolist()
         for start, event in sorted(zip(starts, apart, strict=True), key=lambda row: row[0]):
             on_thread = opened[identity(event.pid), identity(event.tid)]
             if start == ABSENT:
@@ -80,10 +82,6 @@ class DeferredRows:
 
     def __len__(self) -> int:
         return len(self._events)
-
-
-def _text(time: Any) -> bytes:
-    return bytes(time) if isinstance(time, kineto.Raw) else str(time).encode()
 
 
 def _category(event: kineto.Event) -> str | None:

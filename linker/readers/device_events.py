@@ -1,7 +1,7 @@
 """Sorts the events of a device trace by role, a piece of the file at a time, and makes the table of each role."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import count, product
 from operator import attrgetter
@@ -194,13 +194,12 @@ def _argument_lists(args: kineto.Args, oddities: Counts) -> str:
     return f'{{"values":{values},"shapes":{shapes},"types":{types}}}'
 
 
-def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
+def unpadded(tables: Collection[EventRows]) -> dict[str, bool]:
     """Returns whether a file's starts and durations were written without zeros before their ns."""
-    rows = list(tables)
     return {
         name: linked.lacks_padding(
             ExactTimes(*(column[first : first + AT_ONCE] for column in times))
-            for times in (table.times(name) for table in rows)
+            for times in (table.times(name) for table in tables)
             for first in range(0, len(times.ns), AT_ONCE)
         )
         for name in ("start", "duration")

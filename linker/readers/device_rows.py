@@ -269,20 +269,13 @@ def select(device: DeviceTrace, **chosen: Bool | Int64) -> DeviceTrace:
         tables[name] = select_rows(table, rows)
         for role, records in device.communication.items():
             if TABLES[role][0] == name:
-                communication[role] = records.moved(_new_rows(rows, len(table.process)))
+                communication[role] = records.moved(columns.positions(rows, len(table.process)))
     return replace(device, **tables, communication=communication)
-
-
-def _new_rows(chosen: Bool | Int64, count: int) -> Int64:
-    """Returns for each of `count` rows its position among the chosen ones, -1 for others."""
-    new_row = np.full(count, -1, np.int64)
-    new_row[chosen] = np.arange(np.count_nonzero(chosen) if chosen.dtype == np.bool_ else len(chosen))
-    return new_row
 
 
 def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
-    op, call, activity = (_new_rows(kept, len(kept)) for kept in kept_rows)
+    op, call, activity = (columns.positions(kept, len(kept)) for kept in kept_rows)
     ops = replace(linked.ops, **columns_at(linked.ops, kept_rows.ops), extra=linked.ops.extra.moved(op))
     calls = select_rows(linked.calls, kept_rows.calls)
     activities = select_rows(linked.activities, kept_rows.activities)
@@ -290,7 +283,7 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     for rows in (ops.communication_row, activities.communication_row):
         used[rows[rows >= 0]] = True
     of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
-    of_communication = RowMap(columns.CommunicationRows(_new_rows(used, len(used))))
+    of_communication = RowMap(columns.CommunicationRows(columns.positions(used, len(used))))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
     host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
     source, communication_row = of_activity[device.source_row], of_communication[activities.communication_row]

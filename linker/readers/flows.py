@@ -97,7 +97,12 @@ def link_by_flows(flows: Flows, tables: Mapping[str, Any], threads: Int64, pad: 
     lacks_one = (calls.correlation[call] == 0) | (activities.correlation[activity] == 0)
     activity, call, number = (rows[lacks_one] for rows in (activity, call, np.where(recorded > 0, recorded, new)))
     calls.correlation[call], activities.correlation[activity] = number, number
-    _move_to_processes_of_ops(calls, ops, np.unique(calls.process[call]).tolist())
+    # profilers may show layers as processes: calls move to the process of the ops on their threads
+    for process in np.unique(calls.process[call]).tolist():
+        rows = calls.process == process
+        hosts = np.unique(ops.process[columns.isin(ops.thread, calls.thread[rows])])
+        if len(hosts) == 1 and process not in ops.process:
+            calls.process[rows] = hosts[0]
 
 
 def _at_ends(activities: Any, threads: Int64, ends: Int64) -> Int64:
@@ -127,12 +132,3 @@ def _innermost(table: Any, points: Int64) -> Int64:
     intervals = ThreadIntervals(thread[:count], table.start, table.end)
     nested = NestedIntervals(intervals, columns.nest(intervals).parent)
     return nested.innermost(ThreadIntervals.at(thread[count:], points[TIME]))
-
-
-def _move_to_processes_of_ops(calls: Any, ops: Any, launching: list[int]) -> None:
-    """Moves calls to the process of the ops on their threads, in place: profilers may show layers as processes."""
-    for process in launching:
-        rows = calls.process == process
-        hosts = np.unique(ops.process[columns.isin(ops.thread, calls.thread[rows])])
-        if len(hosts) == 1 and process not in ops.process:
-            calls.process[rows] = hosts[0]

@@ -31,10 +31,8 @@ def _transcode_database(stream: BinaryIO, path: str) -> Iterator[bytes]:
     """Yields the database at `path`, of which `stream` is open, as the text of a Kineto trace."""
     with stream, opened(path) as database:
         if database.tables >= MERGED:
-            what = (
-                "several ranks merged into a database for counting; link each rank's own file, or merge to .json.gz and"
-            )
-            raise NoTraceError(f"{path}: {what} take one out with ", Remedy.LINK_RANK)
+            what = "several ranks merged into a database for counting; link each rank's own file"
+            raise NoTraceError(f"{path}: {what}, or merge to .json.gz and take one out with ", Remedy.LINK_RANK)
         elif is_nsight(database):
             yield from transcode_nsight(database)
         elif is_rocpd(database):

@@ -162,10 +162,8 @@ class _Rows:
         for event in self._events(KERNELS, "demangledName", "shortName"):
             yield self._row("kernel", self._name(event["demangledName"], event["shortName"]), event)
         for event in self._events(COPIES, "copyKind", "srcKind", "dstKind"):
-            kind, kinds = (
-                event["copyKind"],
-                " -> ".join(_label(OF_MEMORY, event[end]) for end in ("srcKind", "dstKind")),
-            )
+            kind = event["copyKind"]
+            kinds = " -> ".join(_label(OF_MEMORY, event[end]) for end in ("srcKind", "dstKind"))
             if kind is None or kind < len(formats.COPY_KINDS):
                 yield self._row("gpu_memcpy", f"Memcpy {_label(formats.COPY_KINDS, kind)} ({kinds})", event)
         for event in self._events(SETS, "memKind"):

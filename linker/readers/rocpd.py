@@ -49,10 +49,9 @@ def dialect(database: Database) -> tuple[str, str]:
     """Returns the format's name and the table of arguments; DataError for the schema of ROCm 7 and unknown ones."""
     tables = database.tables
     if by_guid := next((name for name in sorted(tables) if GUID_TABLE.fullmatch(name)), None):
-        what = (
-            f"a rocpd database of ROCm 7 (rocprofv3), with tables named by a GUID ({by_guid}); this schema is not read"
-        )
-        raise DataError(f"{database.path}: {what}, trace with RPD, rocm-trace-lite or the PyTorch profiler")
+        what = f"a rocpd database of ROCm 7 (rocprofv3), with tables named by a GUID ({by_guid})"
+        advice = "this schema is not read, trace with RPD, rocm-trace-lite or the PyTorch profiler"
+        raise DataError(f"{database.path}: {what}; {advice}")
     if missing := sorted(READ & database.views | REQUIRED_TABLES - tables):
         what = f"no rocpd database that profilers write, as {missing[0]} is no table of it"
         raise DataError(f"{database.path}: {what} (its tables: {', '.join(sorted(tables)[:4])})")

@@ -322,7 +322,10 @@ class Options:
         if not self._is_ranked:
             return Rank(NONE, 0, [])
         if row > candidates.no_record:
-            return self._wait_itself()
+            # it is for all that a stream had been given when the wait was called
+            in_use = candidates.process.streams_in_use(self.wait.call_row, self._waiting)
+            streams = candidates.stream_numbers(in_use)
+            return Rank(self._basis_of_call if streams else NONE, 0, streams)
         streams, known, kind = self._streams(row), self._known, candidates.records.kind
         if not streams:
             return Rank(NONE, 0, streams)
@@ -391,9 +394,3 @@ class Options:
             for stream in streams
             if stream != own and stream not in waits_for and tails[row, stream] not in awaited
         ]
-
-    def _wait_itself(self) -> Rank:
-        """Returns how likely a wait is for all that a stream had been given when the wait was called."""
-        in_use = self._candidates.process.streams_in_use(self.wait.call_row, self._waiting)
-        streams = self._candidates.stream_numbers(in_use)
-        return Rank(self._basis_of_call if streams else NONE, 0, streams)

@@ -24,16 +24,10 @@ SAMPLE = 256
 """Calls of a call site for which all event records are tried, so that memory does not grow with their number."""
 Place = tuple[int, int, int]
 """The number of what is blocked, an option's row of tails, and a stream."""
-
-
-class EndsMet(NamedTuple):
-    """Rows of tails whose ends on a stream may explain when late work (`target`, -1 for the host) went on."""
-
-    blocked: int
-    stream: int
-    rows: tuple[int, ...]
-    target: int
-    earliest_ns: int
+EndsMet = tuple[int, int, tuple[int, ...], int, int]
+"""The number of what is blocked, a stream, rows of tails whose ends on it may explain when late work went on, that work
+(-1 for the host), and the earliest of such ends (ns).
+"""
 
 
 class WaitTimes(NamedTuple):
@@ -94,7 +88,7 @@ class TimingScorer:
             is_met &= (own != stream) | candidates.is_single_stream
             columns = (column[is_met].tolist() for column in (of_wait, number, since, until, call, target, earliest_ns))
             for wait, blocked, begin, end, itself, activity, earliest in zip(*columns, strict=True):
-                of_each[wait].met.append(EndsMet(blocked, stream, (*range(begin, end), itself), activity, earliest))
+                of_each[wait].met.append((blocked, stream, (*range(begin, end), itself), activity, earliest))
         return {wait.call_row: times for wait, times in zip(waits, of_each, strict=True)}
 
     def explained(self, times: WaitTimes, options: Options) -> dict[Place, int]:
@@ -309,9 +303,7 @@ class InferredSources:
             call = candidates.records.rows[row]
             if not wait.of_stream:
                 candidates.add_resolved(wait, row, best.stream, source, best.waiting)
-        stream, known_by = (
-            self._tails.streams[best.stream],
-            Provenance.CALL_ORDER if best.by_order else Provenance.TIMING,
-        )
-        self._inferred[wait.call_row] = EventRecord(self._process.start[call], stream, known_by, best.waiting)
+        known_by = Provenance.CALL_ORDER if best.by_order else Provenance.TIMING
+        time, stream = self._process.start[call], self._tails.streams[best.stream]
+        self._inferred[wait.call_row] = EventRecord(time, stream, known_by, best.waiting)
         self._guessed[REASONS[best.basis if best.by_order else NONE]].append(wait.call_row)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema import linked
+from ...schema import columns, linked
 from ...schema.columns import Bool, Int64, Keys, Lookup, Ragged, RowMap, asof_backward, groupby, is_group_start, isin
 from ...schema.linked import NEVER, Activities, Calls, Ops, Provenance, SyncCall
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
@@ -260,11 +260,11 @@ class Process:
         named_by_collective = np.where(is_named | self.sync_records.is_before_trace, -1, awaited.of(of_calls))
         self.collective, self.awaited_by_collective = of_calls.data, named_by_collective.data
         event_calls = isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC))
-        previous, number = _previous_on_thread(calls, event_calls), np.full(len(calls), -1)
+        previous = _previous_on_thread(calls, event_calls)
         rows = np.flatnonzero(kinds == SyncCall.EVENT_RECORD)
         rows = rows[np.argsort(calls.start[rows], kind="stable")]
-        number[rows] = np.arange(len(rows))
-        self.previous_event_call, self.record_right_before = previous.data, RowMap(number)[previous].data
+        right_before = RowMap(columns.positions(rows, len(calls)))[previous]
+        self.previous_event_call, self.record_right_before = previous.data, right_before.data
         self.event_records = self._event_records(rows)
 
     def _event_records(self, rows: Int64) -> EventRecords:

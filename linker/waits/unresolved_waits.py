@@ -101,10 +101,8 @@ def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Int64) -> 
     is_named = np.where(kinds == SyncCall.STREAM_SYNC, records.is_recorded[calls], is_named)
     of_collective = (kinds == SyncCall.STREAM_WAIT) & (np.asarray(process.awaited_by_collective)[calls] >= 0)
     calls = calls[isin(kinds, UNRESOLVED_KINDS) & ~is_named & ~of_collective]
-    following, is_of_stream = (
-        tails.before(process.calls.start[calls], following=1),
-        process.kinds[calls] == SyncCall.STREAM_WAIT,
-    )
+    following = tails.before(process.calls.start[calls], following=1)
+    is_of_stream = process.kinds[calls] == SyncCall.STREAM_WAIT
     columns = (column.tolist() for column in (calls, is_of_stream, records.event[calls], following))
     for row, blocks_stream, event, targets in zip(*columns, strict=True):
         if not blocks_stream:

@@ -12,7 +12,7 @@ from .column_types import (
 from .frames import Frame, RowTable, Tabular, Values, column_of, nullable, to_pandas, to_polars
 from .groups import (
     Groups, Keys, Lookup, asof_backward, asof_forward, cumcount, group_ids, group_searchsorted, group_sums, groupby,
-    is_group_start, isin, previous_in_group, rows_by_number, rows_of_each, split_groups, within,
+    is_group_start, isin, positions, previous_in_group, rows_by_number, rows_of_each, split_groups, within,
 )  # fmt: skip
 from .intervals import (
     ROUNDING, TOLERANCE, Intervals, NestedIntervals, Nesting, Series, ThreadIntervals, busy_until, covered_until,

@@ -137,15 +137,10 @@ class CategoricalBuilder:
     def __init__(self) -> None:
         self._codes = bytearray()
         self._seen = Interner[str]()
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
 
     def add(self, strings: Sequence[str]) -> None:
         """Takes a piece."""
         self._codes += self._seen.codes(strings, len(strings)).tobytes()
-        self._count += len(strings)
 
     def column(self) -> Categorical:
         """Returns all strings, in order."""

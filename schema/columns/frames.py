@@ -151,10 +151,9 @@ class RowTable(Tabular):
         for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
             column: Any = getattr(self, name)
             if isinstance(column, np.ndarray | Categorical):
-                is_integer = not isinstance(column, Categorical) and column.dtype == np.int64
-                columns[f"{name}_ns" if name in TIMES else name] = (
-                    nullable(np.asarray(column)) if is_integer else column
-                )
+                is_integer = isinstance(column, np.ndarray) and column.dtype == np.int64
+                shown = nullable(np.asarray(column)) if is_integer else column
+                columns[f"{name}_ns" if name in TIMES else name] = shown
         return columns
 
 

@@ -1,6 +1,5 @@
 """Groups of rows that are equal in some columns, and rows looked up by group and value, all at once."""
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -29,11 +28,16 @@ def is_group_start(*columns: Numbers) -> Bool:
     return first
 
 
+def positions(chosen: Rows | Bool, count: int) -> Int64:
+    """Returns for each of `count` rows its position among the chosen ones, -1 for others."""
+    position = np.full(count, -1, np.int64)
+    position[chosen] = np.arange(np.count_nonzero(chosen) if chosen.dtype == np.bool_ else len(chosen))
+    return position
+
+
 def within(rows: Rows, parent: Rows) -> Rows:
     """Returns for each of `rows` the index of its parent among them, -1 if the parent is not one of them."""
-    position = np.full(len(parent), -1, np.int64)
-    position[rows] = np.arange(len(rows))
-    return RowMap(position)[parent[rows]]
+    return RowMap(positions(rows, len(parent)))[parent[rows]]
 
 
 def cumcount(*columns: Int64) -> Int64:
@@ -133,9 +137,7 @@ class Groups:
 
     def in_order(self, order: Int64) -> "Groups":
         """Returns the groups renumbered: group `order[i]` becomes the i-th."""
-        position = np.empty(len(order), np.int64)
-        position[order] = np.arange(len(order))
-        return Groups(position[self.number], self.first[order])
+        return Groups(positions(order, len(order))[self.number], self.first[order])
 
     def rows(self) -> list[Rows]:
         """Returns the rows of each group, ascending."""
@@ -210,24 +212,11 @@ class Lookup:
         order = np.argsort(keys, kind="stable")
         ordered = keys[order]
         order = np.concatenate((order[:-1][ordered[1:] != ordered[:-1]], order[-1:]))
-        self._keys, self._values = keys[order].data, values[order].data
-
-    def __contains__(self, key: int) -> bool:
-        return self._index(key) >= 0
-
-    def get(self, key: int) -> int:
-        """Returns the value of a key, -1 for none."""
-        index = self._index(key)
-        return self._values[index] if index >= 0 else -1
+        self._keys, self._values = keys[order], values[order]
 
     def of(self, keys: Int64) -> Int64:
         """Returns the value of each key, -1 for none."""
-        sorted_keys, values = np.asarray(self._keys), np.asarray(self._values)
-        if not len(sorted_keys):
+        if not len(self._keys):
             return np.full(len(keys), -1, np.int64)
-        index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
-        return np.where(sorted_keys[index] == keys, values[index], -1)
-
-    def _index(self, key: int) -> int:
-        index = bisect_left(self._keys, key)
-        return index if index < len(self._keys) and self._keys[index] == key else -1
+        index = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[index] == keys, self._values[index], -1)

@@ -78,13 +78,9 @@ def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
             if len(values) and not INT32.min <= values.min() <= values.max() <= INT32.max:
                 limits = f"{values.min()} … {values.max()}"
                 raise DataError(f"the graph cannot be written: {name} {limits} goes beyond 32 bits")
-        if isinstance(attribute, Ragged):
-            prefixes = [tag(LIST_VALUES, DELIMITED), start + tag(VALUES[kind], DELIMITED), ATTRIBUTE_TAG]
-        elif isinstance(attribute, Categorical):
-            prefixes = [start + tag(VALUES[kind], DELIMITED), ATTRIBUTE_TAG]
-        else:
-            prefixes = [start + tag(VALUES[kind], VARINT), ATTRIBUTE_TAG]
-        encoders.append(_encoder(attribute, prefixes, ABSENT))
+        within = [tag(LIST_VALUES, DELIMITED)] if isinstance(attribute, Ragged) else []
+        value = tag(VALUES[kind], VARINT if isinstance(attribute, np.ndarray) else DELIMITED)
+        encoders.append(_encoder(attribute, [*within, start + value, ATTRIBUTE_TAG], ABSENT))
     if graph.storage:
         storing, prefix = np.array([*graph.storage]), tag(Node.STORAGE_FIELD_NUMBER, DELIMITED)
         messages = Spans.of([_prefixed(prefix, message) for message in graph.storage.values()])

@@ -43,16 +43,13 @@ def read_frames(stream: BinaryIO, path: str) -> Iterator[Messages]:
         try:
             starts, ends = _whole_messages(data)
         except WireError as error:
-            raise DataError(
-                f"{path}: {no_graph(data)}: {error.what} at byte {offset + error.at} is impossible"
-            ) from error
+            where = f"{error.what} at byte {offset + error.at}"
+            raise DataError(f"{path}: {no_graph(data)}: {where} is impossible") from error
         if starts:
             block = Messages.of(data, starts, ends, offset)
             if (empty := np.flatnonzero(block.starts == block.ends)).size > MOST_EMPTY:
-                position = offset + starts[empty[0]]
-                raise DataError(
-                    f"{path}: is no execution graph: {empty.size} messages are empty, the first at byte {position}"
-                )
+                what = f"{empty.size} messages are empty, the first at byte {offset + starts[empty[0]]}"
+                raise DataError(f"{path}: is no execution graph: {what}")
             yield block
             data, offset = data[ends[-1] :], offset + ends[-1]
     if data:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -71,15 +71,12 @@ class HostFile(msgspec.Struct):
     window: Any = msgspec.field(name=WINDOW, default="")
 
 
-class ListedAttributes(NamedTuple):
-    """Known attributes of each node by name, None where it lists none; `further` has other attributes by row."""
-
-    columns: dict[str, list[Any]]
-    further: dict[int, dict[str, Any]]
-
-
-def listed_attributes(nodes: Sequence[list[Attr]], expected: tuple[str, ...]) -> ListedAttributes:
-    """Returns the attributes of some nodes; further ones whose value is an empty text count as not there."""
+def listed_attributes(
+    nodes: Sequence[list[Attr]], expected: tuple[str, ...]
+) -> tuple[dict[str, list[Any]], dict[int, dict[str, Any]]]:
+    """Returns the expected attributes of each node by name, None where it lists none, and further ones by row; of these
+    such whose value is an empty text count as not there.
+    """
     names = [attr.name for attr in nodes[0]] if nodes else []
     size = len(names)
     listed = [*chain.from_iterable(attrs for attrs in nodes if len(attrs) == size)]
@@ -98,4 +95,4 @@ def listed_attributes(nodes: Sequence[list[Attr]], expected: tuple[str, ...]) ->
                 column.insert(row, by_name.pop(name, None))
             if additional := {name: value for name, value in by_name.items() if value != ""}:
                 further[row] = additional
-    return ListedAttributes(columns, further)
+    return columns, further

@@ -263,7 +263,8 @@ def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dic
     )
     recorded = CollectiveOps(column(5), [waiting], np.full(7, -1), table, {}, np.full(7, -1))
     found = awaited_collectives(recorded, ran, [found for _, found in launched])
-    return {5: found.get(5)} if 5 in found else {}
+    [row] = found.of(np.array([5])).tolist()
+    return {5: row} if row >= 0 else {}
 
 
 def test_a_wait_is_for_the_latest_collective_before_it_with_its_number_of_its_group_if_that_is_told() -> None:
