@@ -28,7 +28,7 @@ A SPEC of --scale is one of these. F is a factor such as 0.5, or a time such as 
   REGEX=F          nodes whose name matches
   class:CLASS=F    {", ".join(SCALABLE)}; F is a factor
   under:REGEX=F    all work within calls whose name matches
-  phase:PHASE=F    data_loading, forward, backward or optimizer, with its kernels
+  phase:PHASE=F    data_loading, backward, optimizer or forward_and_other, with its kernels
   module:REGEX=F   all work in nn.Modules whose name matches
   bound:LIMIT=F    kernels that compute or memory limits; F is a factor
   rank:N/SPEC      the same on rank N alone

@@ -79,7 +79,7 @@ class Found(Enum):
         "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast){attention:+; only bf16 speeds up attention}",
         "{count:kernel|kernels}{steps:2+ in # steps}: {time}", "The tensor cores (TF32 or bf16)")
     LOW_USE = FindingWords("Some shapes of {products} use little of the device", "{advice}", remedy="Shapes as good as the best one")
-    LAYOUT_CHANGES = FindingWords("Kernels change the layout of tensors before and after convolutions",
+    LAYOUT_CHANGES = FindingWords("Kernels change the layout of tensors",
         "Keep the model and its inputs channels_last: model.to(memory_format=torch.channels_last)",
         "{count:kernel|kernels}{steps:2+ in # steps}, {time}", "One layout for all", "{spec}")
     EXPOSED = FindingWords("Communication of {group} is not hidden behind computation", "{advice}", remedy="Hiding that communication")

@@ -372,7 +372,9 @@ def _of_loading(replay: Replay, scale: Sequence[Scale], what: str, times_us: Seq
     ]
     if not gone or not before_us or len(waits_of(work)[0]) or work.is_activity.any():
         return ""
-    loading_us = matched(work, *gone).time_us / len(work.graphs) / steps
+    is_gone = (np.any([each.matches(g, node_classes(g)) for each in gone], axis=0) for g in work.graphs)
+    loading_ns = np.bincount(work.ranks_of(np.arange(len(work))), np.concatenate([*is_gone]) * work.duration_ns)
+    loading_us = float(loading_ns.max()) / 1000 / steps
     least_us = min(with_loaders_us(work.recording, after_us, loading_us), before_us)
     least = f"takes about {time_text(least_us)}, {100 * (1 - least_us / before_us):.0f} % less"
     least = least if least_us > after_us else "may be as short, if a core is free for it"

@@ -151,7 +151,7 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress, allow_mismat
         return
     if pairs.failures and pairs.ranks and not is_chosen:
         usable = ranks_in_words(sorted(pair.rank for pair in pairs.ranks))
-        more = f" ({len(pairs.failures) - 1} more files cannot be used)" if len(pairs.failures) > 1 else ""
+        more = f" (1 of {len(pairs.failures)} such files)" if len(pairs.failures) > 1 else ""
         raise DataError(f"{pairs.failures[0]}{more}; or report on {usable} alone, with ", Remedy.RANKS)
     for pair in pairs.ranks:
         host, rank = folder / pair.host if pair.host else None, None if pair.records_rank else pair.rank

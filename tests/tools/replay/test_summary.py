@@ -235,6 +235,16 @@ def test_an_answer_about_a_loop_that_loads_says_how_long_it_is_if_another_proces
     assert said in without and ("num_workers=1" in without) == bool(said) and "num_workers" not in twice
 
 
+def test_of_several_ranks_the_one_that_loads_longest_tells_how_long_a_process_loads() -> None:
+    ranks = []
+    for rank, loading_ns in enumerate((20_000, 80_000)):
+        g = GraphBuilder(rank=rank)
+        loaded = g.host("load batch", 0, loading_ns, slice=0, scope=USER_SCOPE)
+        g.host("aten::mm", loading_ns, 100_000 - loading_ns, slice=0, after=[(loaded, PROGRAM_ORDER)])
+        ranks.append(g.build())
+    assert "takes about 80.0 µs, 20 % less" in answered(ranks, "load batch=0")
+
+
 def test_processes_that_load_ahead_do_not_make_a_step_shorter_than_all_work_takes_on_all_cores() -> None:
     step = Recording(10_000, 10_000, Cause.NOT_SLOWED, 4, cores=2, own_cpu_us=15_000, others_cpu_us=1_000)
     assert with_loaders_us(step, 5_000, 5_000) == 8_000
