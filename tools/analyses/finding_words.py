@@ -63,7 +63,8 @@ class Found(Enum):
         "{recorded:+# in the recorded run}",
         "That op at twice its speed", "{spec}")
     OPTIMIZER = FindingWords("The optimizer takes {pct:.0f} % of the run",
-        "Use its fused form, such as torch.optim.AdamW(…, fused=True), or let each of its steps serve a larger batch",
+        "Use its fused form, such as torch.optim.AdamW(…, fused=True), which may save more or less than this, or let each of its steps "
+        "serve a larger batch",
         "it takes {time}{rank:+ on rank #}\n{recorded:+# in the recorded run}",
         "An optimizer twice as fast", "phase:optimizer=0.5")
     ANNOTATED_WORK = FindingWords("The work in '{name}' takes {pct:.0f} % of the run",

@@ -64,7 +64,8 @@ def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace, known
     scale = [replace(change, peaks=dict(options.peaks)) for change in options.changes]
     with step("replay"):
         run = replays.run_of(graphs, as_recorded=options.as_recorded)
-        replayed = replays.replay_job(run.job, scale)
+        members = replace(run.job.members, disagreements=(*known, *run.job.members.disagreements))
+        replayed = replays.replay_job(replace(run.job, members=members), scale)
     disagreements = [] if known else [f"ranks disagree: {line}" for line in run.job.members.disagreements]
     log_notes(options.prog, [*disagreements, *run.job.members.decisions])
     if not scale and (reason := replays.off_by_target(run.recorded)):

@@ -203,12 +203,16 @@ class Recording(msgspec.Struct, frozen=True):
 
 def with_loaders_us(run: Recording | None, rest_us: float, loading_us: float, processes: int = 1) -> float:
     """Returns how long a step takes (µs) if so many processes load ahead what a loop loads itself: as the rest of the
-    loop, as a process for its batches, or as all cores for all that is computed, where threads that spin count.
+    loop, as a process for its batches, or as all cores for all that is computed, where threads that spin count. If no
+    core is free, a step does not get shorter.
 
     >>> with_loaders_us(None, 2_000, 12_000), with_loaders_us(None, 2_000, 12_000, processes=6)
     (12000.0, 2000)
     """
-    cores_us = (run.own_cpu_us + run.others_cpu_us) / run.cores if run and run.cores else 0.0
+    cores_us = 0.0
+    if run and run.cores:
+        share = 1.0 if run.has_no_free_core else run.busy_cores / run.cores
+        cores_us = share * run.step_without_profiler_us
     return max(rest_us, loading_us / processes, cores_us)
 
 

@@ -309,6 +309,8 @@ def _reasons_for_doubt(replay: Replay, scale: Sequence[Scale]) -> Iterator[str]:
         yield work.recording.doubt
     if lost := losses_in_words(work):
         yield lost
+    if work.members.disagreements:
+        yield "ranks disagree on what they communicate"
     limit, off_pct = RELIABLE_MODEL_PCT, replay.range.off_pct if replay.range else 0.0
     if not (work.unprofiled or work.differs or work.is_of_scaled_job) and replay.measured_ns:
         limit, off_pct = RELIABLE_PCT, 100 * (makespan_ns(unchanged) / replay.measured_ns - 1)
@@ -378,6 +380,7 @@ def _of_loading(replay: Replay, scale: Sequence[Scale], what: str, times_us: Seq
     least_us = min(with_loaders_us(work.recording, after_us, loading_us), before_us)
     least = f"takes about {time_text(least_us)}, {100 * (1 - least_us / before_us):.0f} % less"
     least = least if least_us > after_us else "may be as short, if a core is free for it"
+    least = least if least_us < before_us else "does not get shorter, as no core is free"
     return f"this is for loading that takes no time; with one process that loads ahead (num_workers=1), {what} {least}"
 
 
