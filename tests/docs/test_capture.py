@@ -54,9 +54,7 @@ def follow(line: str) -> None:
 
 
 def test_the_loop_runs_as_it_is_and_what_follows_reads_its_traces(torch, capsys):
-    [loop], [request] = (
-        blocks(title, "python") for title in ("A loop", r"Both traces together, or one after the other\?")
-    )
+    [loop], [request] = (blocks(title, "python") for title in ("A loop", "Options"))
     names: dict[str, object] = {}
     exec(loop, names)
     times = r"takes [\d.]+ ms \(most [\d.]+ to [\d.]+ ms\), the median of \d+"
