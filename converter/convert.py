@@ -324,8 +324,9 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
         steps |= {STEPS: count, STEP_WITHOUT_PROFILER_NS: info.step_without_profiler_ns}
         if info.data_wait_without_profiler_ns > 0:
             steps[DATA_WAIT_WITHOUT_PROFILER_NS] = info.data_wait_without_profiler_ns
-    oddities = context.linked.report.oddities
-    steps |= {name: count for name, reason in LOSSES.items() if (count := oddities.of(reason.reason))}
+    report = context.linked.report
+    lost = Counts().add(report.oddities, report.dropped)
+    steps |= {name: count for name, reason in LOSSES.items() if (count := lost.of(reason.reason))}
     return {
         "tool": this_tool(), "schema": info.schema, "rank": info.rank,
         "world_size": info.world_size, "pid": info.pid, "base_time_ns": info.base_time_ns, "target": GENERIC,

@@ -25,6 +25,7 @@ LOSSES: dict[str, AnyReason] = {
     "activities_without_length": Reason.ACTIVITIES_OF_ZERO_LENGTH, "odd_ops": Reason.ODD_OPS,
     "activities_of_short_graphs": Reason.SHORT_GRAPHS, "activities_out_of_turn": Reason.OUT_OF_TURN,
     "calls_without_length": Reason.CALLS_OF_ZERO_LENGTH, "contradictions": Reason.CONTRADICTIONS,
+    "cut_off_rows": Reason.CUT_OFF_ROWS.of("rows"),
 }  # fmt: skip
 """Metadata that counts what the recording lacks, or has wrong, by the reason that linking gave."""
 STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"

@@ -3,6 +3,7 @@
 trace-merge: which files it merges and replaces, and what becomes of those that it cannot use.
 """
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -173,6 +174,19 @@ def test_absent_ranks_of_a_job_are_said(tmp_path: Path, run: Run) -> None:
     assert f"\nDo not rely on this: {said_of_one}" in run("trace-replay", first, "--scale", "class:communication=0").out
     assert f"\n{said_of_one}" in run("trace-replay", first, "--scale", "gemm=0").out
     assert figures(run, str(tmp_path))["absent"].startswith("2 of 4 ranks are absent")
+
+
+def test_a_prediction_from_a_host_trace_that_is_cut_off_is_not_to_be_relied_on(
+    data: Path, tmp_path: Path, run: Run
+) -> None:
+    for name in ("host_rank0.json.gz", "device_rank0.json.gz"):
+        shutil.copy(data / "training" / name, tmp_path)
+    host = tmp_path / "host_rank0.json.gz"
+    text = gzip.decompress(host.read_bytes())
+    host.write_bytes(gzip.compress(text[: 3 * len(text) // 5]))
+    assert run("trace-build", str(tmp_path), "-o", str(tmp_path / "graphs")).code == 0
+    said = run("trace-replay", str(tmp_path / "graphs"), "--scale", "class:computation=0.5").out
+    assert "Do not rely on this: the recording has rows cut off by the end of the file: 1" in said
 
 
 def test_sizes_that_ranks_record_otherwise_and_nodes_that_are_gone_are_said(tmp_path: Path, run: Run) -> None:

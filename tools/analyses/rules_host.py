@@ -31,8 +31,8 @@ INTERRUPTION = 10
 """Host work of more than so many times the median before a launch is something else than launching."""
 NAMED, LEAST_OF_WAITS = 3, 0.01
 """So many sites of waits are named, from this share of all on."""
-MOST_LOADERS, NO_GAIN = 16, 0.9
-"""More processes are not advised to load, nor any if a step would still take this share of its time."""
+MOST_LOADERS = 16
+"""More processes are not advised to load."""
 OF_TRANSFERS = ("gloo:", "c10d::")
 OF_PROGRAM = ("DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
 """How calls end with which programs wait for no result."""
@@ -125,10 +125,10 @@ def _loading_elsewhere(job: Job, gain: Gain, loading_us: float) -> Sentence:
     not known how busy the cores are.
     """
     run, steps = job.recording, max(gain.steps, 1)
-    step_us, rest_us, loading_us = job.length_us / steps, (job.length_us - gain.us) / steps, loading_us / steps
-    least_us = replays.with_loaders_us(run, rest_us, loading_us, MOST_LOADERS if run and run.cores else 1)
-    if run and run.cores and least_us > NO_GAIN * step_us:
+    if run and run.has_no_free_core:
         return Said.NO_FREE_CORE.of(busy=run.busy_cores, cores=run.cores)
+    rest_us, loading_us = (job.length_us - gain.us) / steps, loading_us / steps
+    least_us = replays.with_loaders_us(run, rest_us, loading_us, MOST_LOADERS if run and run.cores else 1)
     count = math.ceil(loading_us / least_us)
     return Said.LOAD_ON_CPU.of(count=count, least=time_text(least_us), what="a step" if gain.steps else "the run")
 

@@ -165,6 +165,14 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     assert noisy._replace(most_us=1000 * noisy.us).limits_pct[1] == 100
 
 
+def test_a_loop_that_loads_a_little_beside_free_cores_is_not_told_that_these_are_busy() -> None:
+    g = GraphBuilder(rank=0, steps=1, step_without_profiler_ns=100_000, cores=2, own_cpu_ns=100_000)
+    loaded = g.host(LOADER, 0, 6_000)
+    g.host("aten::mm", 6_000, 94_000, after=[(loaded, PROGRAM_ORDER)])
+    advice = titled(find(built(g.build(), tables={}, in_loader=np.array([True, False]))), "waits for its data").advice
+    assert "num_workers=1" in advice and "then takes about 94.0 µs" in advice and "cores are busy" not in advice
+
+
 def test_other_processes_that_keep_the_cores_of_a_loop_busy_are_named() -> None:
     """A step of 100 µs keeps 2 cores busy for 110 µs by its loop and for 80 µs by others."""
     g = GraphBuilder(rank=0, steps=1, step_without_profiler_ns=100_000)
